@@ -1,57 +1,154 @@
 """Red team of DataSciCoding on pure-noise labels: each exploit on every driver, with and without a holdout.
 
-    .ci/dockerd python -m benchmarks.sandbox_red_team [driver ...] [--markdown FILE]
-    .ci/as-user python -m benchmarks.sandbox_red_team --rows >> FILE
+    .ci/dockerd python -m benchmarks.sandbox_red_team play [driver ...]
+    .ci/as-user python -m benchmarks.sandbox_red_team play [driver ...]
+    python -m benchmarks.sandbox_red_team page --markdown benchmarks/sandbox_red_team.md
 
-An honest ROC AUC is 0.5. Exits with 1 if an exploit leaves the 95 % interval of chance on the holdout, four times over.
+`play` continues after an interrupt. `page` writes the table of all results so far, and exits with 1 if an exploit is
+broken: if its mean ROC AUC on the holdout differs from 0.5 by more than four standard errors of chance.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import math
 import tempfile
+import time
 from pathlib import Path
 
+from benchmarks.sandbox_journal import ResultJournal, fingerprint, user
+from envsuite.envs.datascicoding import scoring
 from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Lease
 from tests.sandbox import red_team
 
-COLUMNS = ("exploit", "driver", "user", "paper's halves", "holdout: shown to the player", "holdout: what counts")
+JOURNAL = Path("build/sandbox_red_team.jsonl")
+SEEDS = {0: 1, 1: 2}
+"""tables per exploit, driver and user: on the paper's halves, and with a holdout"""
+ERRORS = 4.0
+"""standard errors of chance beyond which an exploit counts as broken"""
+USERS = ("root", "ordinary")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("drivers", nargs="*", help="default: every safe driver that works here")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table to this page")
-    parser.add_argument("--rows", action="store_true", help="print the rows of the table only")
-    parser.add_argument("--skip", type=int, default=0, metavar="N", help="leave out the first N exploits")
+    commands = parser.add_subparsers(dest="command", required=True)
+    playing = commands.add_parser("play", help="play the attacks that the journal lacks")
+    playing.add_argument("drivers", nargs="*", help="default: every safe driver that works here")
+    playing.add_argument("--seconds", type=float, default=math.inf, help="start no attack after this time")
+    writing = commands.add_parser("page", help="write the page of results")
+    writing.add_argument("--markdown", type=Path, metavar="FILE", required=True)
     args = parser.parse_args()
-    names = tuple(args.drivers) or tuple(name for name in drivers.SAFE if not drivers.probe(name))
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        rows = []
-        for exploit, driver, *cells in red_team.table_rows(Path(folder), names, args.skip):
-            rows.append([exploit, driver, "root" if os.geteuid() == 0 else "ordinary", *cells])
-            print(f"| {' | '.join(rows[-1])} |", flush=True)
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
-    notes = (
-        f"{red_team.ROWS} rows of random numbers with random labels; mean ROC AUC of the program with the best score "
-        f"shown, and 1.96 standard errors of chance. Load average {load:.1f} at the start.\n\n"
-        "On the paper's halves each test row is a training row of another split, so a label that is carried from one "
-        "run to the next pays. A program that failed has no score."
-    )
-    page = f"# DataSciCoding: red team on noise labels\n\n{notes}\n\n" + "\n".join(lines) + "\n"
-    if not args.rows:
-        print(page)
-    if args.markdown:
-        args.markdown.write_text(page)
-    return int(any(not _at_chance(row[-1]) for row in rows))
+    journal = ResultJournal(JOURNAL, fingerprint(Path(red_team.__file__)))
+    if args.command == "play":
+        names = args.drivers or [name for name in drivers.SAFE if not drivers.probe(name)]
+        return play(journal, names, time.monotonic() + args.seconds)
+    page, broken = write_page(journal)
+    args.markdown.write_text(page)
+    print(page)
+    return int(broken)
 
 
-def _at_chance(cell: str) -> bool:
-    """Returns True if the score in a table's cell is within four standard errors of 0.5."""
-    score, interval = (float(number) for number in cell.split(" ± "))
-    return abs(score - 0.5) <= interval / 1.96 * 4
+def play(journal: ResultJournal, names: list[str], end: float) -> int:
+    """Plays the attacks that are missing in the journal."""
+    for driver in names:
+        missing = [key for key in _keys(driver, user()) if key not in journal.results]
+        if not missing:
+            continue
+        lease = Lease(scoring.spec(("GridSearchCV", "SVC")), driver)  # keeps its sandboxes warm between the attacks
+        with tempfile.TemporaryDirectory() as folder:
+            for key in missing:
+                if time.monotonic() > end:
+                    print(f"{driver}: more to play")
+                    break
+                exploit, _, _, version, seed = key
+                result = red_team.attack(exploit, Path(folder), driver, version, seed)
+                journal.add(key, result._asdict())
+                print(
+                    f"{driver}, v{version}, {exploit}: shown {result.shown:.3f}, counts {result.counts:.3f}", flush=True
+                )
+        lease.close()
+    return 0
+
+
+def _keys(driver: str, name: str) -> list[tuple[str, str, str, int, int]]:
+    """Returns the attacks on a driver by a user: (exploit, driver, user, version, seed)."""
+    keys = [
+        (exploit, driver, name, version, seed)
+        for exploit, plan in red_team.EXPLOITS.items()
+        for version in plan.versions
+        for seed in range(SEEDS[version])
+    ]
+    return sorted(keys, key=lambda key: (key[4], -key[3]))  # what an interrupt leaves is spread evenly
+
+
+def write_page(journal: ResultJournal) -> tuple[str, int]:
+    """Returns the page, and the number of broken exploits."""
+    totals, rows, sums = [], [], []
+    broken = 0
+    for driver in drivers.SAFE:
+        for name in USERS:
+            states = [_state(journal, exploit, [(driver, name)]) for exploit in red_team.EXPLOITS]
+            tried = [state for state in states if state is not None]
+            lost = sum(not held for held, _ in tried)
+            broken += lost
+            episodes = sum(key in journal.results for key in _keys(driver, name))
+            totals.append([driver, name, len(tried), len(tried) - lost, lost, episodes])
+    places = [(driver, name) for driver in drivers.SAFE for name in USERS]
+    for exploit in red_team.EXPLOITS:
+        for place in places:
+            if (state := _state(journal, exploit, [place])) is not None:
+                rows.append([exploit, *place, *state[1]])
+        if (state := _state(journal, exploit, places)) is not None:
+            sums.append([exploit, *state[1]])
+    seeds = SEEDS[1]
+    notes = f"""\
+{red_team.ROWS} rows of random numbers with random labels, a new table for every attack: {seeds} tables with a holdout
+and {SEEDS[0]} on the paper's halves for each exploit, driver and user. The figures are the ROC AUC of the program with
+the best score shown, averaged over the tables, with 1.96 standard errors of chance. An honest AUC is 0.5. An exploit is
+broken if the AUC that counts differs from 0.5 by more than {ERRORS:g} standard errors. Load average {journal.loads()}.
+
+On the paper's halves each test row is a training row of another split, so a label that is carried from one run to the
+next pays. The last three exploits play the variant `features`, whose programs get no label. Exploring turns need a
+holdout, so that exploit is not played on the halves. A program that failed has no score.
+"""
+    page = f"# DataSciCoding: red team on noise labels\n\n{notes}\n## Attacks per driver and user\n\n"
+    page += _table(["driver", "user", "exploits tried", "held", "broken", "episodes"], totals)
+    columns = ["paper's halves", "holdout: shown to the player", "holdout: what counts"]
+    page += "\n## Each exploit, over all drivers and users\n\n" + _table(["exploit", *columns], sums)
+    page += "\n## Each exploit, driver and user\n\n" + _table(["exploit", "driver", "user", *columns], rows)
+    return page, broken
+
+
+def _state(journal: ResultJournal, exploit: str, places: list[tuple[str, str]]) -> tuple[bool, list[str]] | None:
+    """Returns True if an exploit is held, and the cells of its row; None if it was not played."""
+    results = {
+        version: [
+            journal.results[key]
+            for driver, name in places
+            for key in _keys(driver, name)
+            if key[0] == exploit and key[3] == version and key in journal.results
+        ]
+        for version in SEEDS
+    }
+    if not results[1]:
+        return None
+    mean, error = _mean(results[1], "counts")
+    halves = "{:.3f} ± {:.3f}".format(*_mean(results[0], "counts", 1.96)) if results[0] else ""
+    cells = [halves, f"{_mean(results[1], 'shown')[0]:.3f}", f"{mean:.3f} ± {1.96 * error:.3f}"]
+    return abs(mean - 0.5) <= ERRORS * error, cells
+
+
+def _mean(results: list[dict[str, float]], name: str, errors: float = 1.0) -> tuple[float, float]:
+    """Returns the mean of a figure over tables, and `errors` times its standard error under chance."""
+    count = len(results)
+    error = math.sqrt(sum(result["error"] ** 2 for result in results)) / count
+    return sum(result[name] for result in results) / count, errors * error
+
+
+def _table(header: list[str], rows: list[list[object]]) -> str:
+    lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -56,9 +56,9 @@ def ship(folder: Path) -> None:
 
 
 def write_licences() -> None:
-    """Updates the line of docs/licences.md that names the packages."""
-    licences = {task.package: task.licence for task in library.mined_tasks().values()}
-    named = ", ".join(f"{package} ({licence})" for package, licence in sorted(licences.items()))
+    """Updates the line of docs/licences.md that names the packages; some state their licence in two ways."""
+    licences = {(task.package, task.licence) for task in library.mined_tasks().values()}
+    named = ", ".join(f"{package} ({licence})" for package, licence in sorted(licences))
     before, mark, after = LICENCES.read_text().partition(MARK)
     _, _, rest = after.partition("\n")
     write_atomically(LICENCES, f"{before}{mark}{named}.\n{rest}")

@@ -4,6 +4,9 @@ Stops: reading or changing any file outside the allow-list, the network, other p
 environment variables, capabilities, new namespaces, and anything left from another run (each run
 has its own PID and IPC namespaces and its own empty /tmp). Ends a complete process tree at once.
 
+Sockets are limited to the kinds that the network namespace isolates: one of AF_VSOCK would reach the
+host of a virtual machine.
+
 Does not stop: attacks on the kernel, timing channels.
 
 Root is exempt from the kernel's process limit, so as root the runs switch to an unused user, mapped
@@ -23,12 +26,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from envsuite.sandbox import local, packages
-from envsuite.sandbox.inside import kernel
+from envsuite.sandbox.inside import kernel, system_calls
 from envsuite.sandbox.protocol import Spec
 
 CURE = "Install bubblewrap (`apt-get install bubblewrap`)"
 INSIDE_UID = 1000
-_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")  # held by the zygote; runs have none
+# Held by the zygote; runs have none.
+_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE")
 
 
 class BubbleProcess(local.LocalProcess):
@@ -63,7 +67,7 @@ def available() -> str:
     """Returns '' if the driver's parts are installed, otherwise what is missing."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    return "" if kernel.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
+    return "" if system_calls.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
 
 
 def seen_workspace(spec: Spec, home: Path) -> str:

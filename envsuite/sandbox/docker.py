@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.sandbox import bwrap, leftovers, local, packages
-from envsuite.sandbox.inside import kernel
+from envsuite.sandbox.inside import kernel, system_calls
 from envsuite.sandbox.protocol import Spec
 
 CURE = "Start a Docker daemon (`apt-get install docker.io`), or name its socket in DOCKER_HOST"
@@ -78,7 +78,10 @@ class Container:
         self._container.kill()
 
     def last_words(self) -> str:
-        lines = (self._link / "errors").read_text(errors="replace")[-4000:].strip().splitlines()
+        # Without Landlock, a run of the folder's owner could replace the file by a link to one of this machine.
+        handle = os.open(self._link / "errors", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle, errors="replace") as file:
+            lines = file.read()[-4000:].strip().splitlines()
         return lines[-1] if lines else ""
 
 
@@ -91,7 +94,7 @@ def available() -> str:
     except OSError as error:
         return str(error)
     client.close()
-    return "" if kernel.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
+    return "" if system_calls.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
 
 
 def connect() -> Any:

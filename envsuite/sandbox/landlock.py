@@ -1,15 +1,15 @@
 """The Landlock and seccomp driver, for machines without user namespaces (containers, stock Ubuntu
 24.04).
 
-Stops: reading and writing outside the allow-list, every network socket, ptrace and other inspection
+Stops: reading and writing outside the allow-list, every socket but connected pairs, ptrace and other inspection
 of processes, System V and POSIX message queues, keyrings, new namespaces. Each run has its own
 folder, which is removed after it, and all its processes are ended. As root the runs of each session
 have their own user, so that the process limit holds. Without root, a run may change modes and times
 of files in its own folders only (`inside.attributes`), and cannot change owners, extended
 attributes, file flags, or limits and priorities of other processes.
 
-Does not stop: seeing that a path exists (stat), reading the clock. Servers on localhost do not
-work. Without root the process limit counts the processes that the user runs already.
+Does not stop: seeing that a path exists and when it was last read (stat), reading the clock. Servers
+on localhost do not work. Without root the process limit counts the processes that the user runs already.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 from pathlib import Path
 
 from envsuite.sandbox import local, packages
-from envsuite.sandbox.inside import kernel
+from envsuite.sandbox.inside import kernel, system_calls
 from envsuite.sandbox.protocol import Spec
 
 CURE = "Use a Linux kernel of 5.13 or newer with Landlock switched on"
@@ -28,7 +28,7 @@ def available() -> str:
     """Returns '' if the driver's parts are installed, otherwise what is missing."""
     if not kernel.landlock_version():
         return "the kernel has no Landlock"
-    return "" if kernel.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
+    return "" if system_calls.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
 
 
 def seen_workspace(spec: Spec, home: Path) -> str:
@@ -60,7 +60,7 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
         keep_search=not local.open_to_all(needed),
         rules=_rules(spec, home, code, site) if locked else None,
         seccomp=locked,
-        sockets=not locked,
+        sockets=("pairs" if locked else "all") if spec.sockets else "none",
         signals=uid is not None or kernel.landlock_version() >= 6,
         program=f"{code}/program.py" if spec.program else None,
         scratch=str(scratch),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.sandbox import packages
+from envsuite.sandbox.inside import family
 from envsuite.sandbox.protocol import Spec
 
 BOOT = (
@@ -51,7 +52,7 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "rules": None,  # Landlock: {"listed", "read", "write"}
         "sealed": [],  # files that each run hides under an empty one, with `namespaces`
         "seccomp": False,
-        "sockets": True,
+        "sockets": "all" if spec.sockets else "none",  # or "pairs"; see `inside.system_calls`
         "signals": True,
         "scratch": None,  # parent of the runs' temporary folders if there are no mount namespaces
         "workspace": None,  # counted towards the disk limit
@@ -126,8 +127,8 @@ class LocalProcess:
         self._errors.close()
 
     def force(self) -> None:
-        """Kills it at once, without its cooperation."""
-        self._popen.kill()
+        """Kills it at once, without its cooperation, and every process below it."""
+        family.end_tree(self._popen.pid)
 
     def last_words(self) -> str:
         self._errors.seek(0)

@@ -54,6 +54,7 @@ class Spec:
     read_only: tuple[tuple[Path, str], ...] = ()  # further host folders: (host path, path inside)
     workspace: str = ""  # path inside of a folder that persists between runs ("" for none)
     fresh: bool = True  # every run starts with an empty /tmp
+    sockets: bool = True  # runs may open sockets; the landlock driver allows connected pairs only
     image: str = ""  # docker only: the container's image, instead of an empty root with the host's /usr
     environment: tuple[tuple[str, str], ...] = ()  # added to a small default environment: nothing is inherited
     limits: Limits = Limits()

@@ -60,6 +60,19 @@ _FORK = (
     "        made += 1\n"
     "except OSError: pass\nbroken = made > 64"
 )
+_DATAGRAM = (
+    "import socket\nbroken = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', datagrams) > 0"
+)
+_MACHINE = "import socket\nbroken = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM) is not None"
+_UNTOUCHED = (
+    "import mmap, os, time\nfor _ in range(8):\n    if os.fork() == 0: break\npart = mmap.mmap(-1, 80 << 20)\n"
+    "for place in range(80):\n    part.write(b'x' * (1 << 20))\n    part.madvise(mmap.MADV_DONTNEED)\n"
+    "time.sleep(3)\nbroken = True"
+)
+_NAMELESS = (
+    "import os, time\nkeep = []\nfor _ in range(12):\n    keep.append(open(os.environ['HOME'] + '/x', 'wb', 0))\n"
+    "    os.unlink(os.environ['HOME'] + '/x')\n    keep[-1].write(b'x' * (4 << 20))\ntime.sleep(3)\nbroken = True"
+)
 _MEMORY = "hoard = bytearray(600_000_000)\nhoard[::4096] = b'x' * len(hoard[::4096])\nbroken = True"
 ATTACKS = (
     Attack("reads no file of the user", _READ),
@@ -70,10 +83,14 @@ ATTACKS = (
     Attack("changes no owner of the user's files", _OWNER),
     Attack("sets no extended attribute of the user's files", _ATTRIBUTE),
     Attack("connects to no server of this machine", _CONNECT),
+    Attack("writes to no socket file of this machine", _DATAGRAM),
+    Attack("opens no socket to the host of a virtual machine", _MACHINE),
     Attack("signals no process of the user", _SIGNAL),
     Attack("changes no limits of the user's processes", _LIMIT),
     Attack("the limit on processes holds", _FORK),
     Attack("the limit on memory holds", _MEMORY, (Fate.EXITED, Fate.MEMORY)),
+    Attack("the limit on memory holds for shared memory", _UNTOUCHED, (Fate.EXITED, Fate.MEMORY)),
+    Attack("the limit on disk holds for files without a name", _NAMELESS, (Fate.EXITED, Fate.DISK)),
     Attack("the limit on time holds", "while True: pass", (Fate.TIMEOUT,), 1.0),
     Attack("the limit on output holds", "while True: print('x' * 100000)", (Fate.OUTPUT,)),
 )
@@ -97,8 +114,12 @@ def _attack(driver: str, session: Session, attack: Attack, folder: Path) -> Sand
     target.unlink(missing_ok=True)
     target.write_text("secret")
     target.chmod(0o600)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        names = f"target, port, parent = {str(target)!r}, {server.getsockname()[1]}, {os.getpid()}\n"
+    datagrams = folder / "datagrams"
+    datagrams.unlink(missing_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(datagrams))
+        names = f"target, datagrams, port, parent = {str(target)!r}, {str(datagrams)!r}, "
+        names += f"{server.getsockname()[1]}, {os.getpid()}\n"
         before = _state(target)
         try:
             limits = replace(LIMITS, seconds=attack.seconds)

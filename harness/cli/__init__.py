@@ -66,7 +66,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
         print_safely(f"warning: {one_line(line)}", sys.stderr)
 
 
-def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_verbose(verbs: argparse._SubParsersAction[Any]) -> None:
     """Adds -v to every verb of a command; `run` looks for it."""
     for verb in verbs.choices.values():
         verb.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
@@ -122,12 +122,15 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 
 def run(
-    command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None, resumes: str = ""
+    command: Callable[[Sequence[str] | None], int | None],
+    argv: Sequence[str] | None = None,
+    resumes: str = "",
+    kept: str = "finished episodes",
 ) -> None:
     """Runs a command and exits: 0 success, 1 failed check, 2 known error (one line), 3 budget used up, 130 Ctrl-C,
     143 SIGTERM.
 
-    `resumes` names what continues an interrupted command, if it keeps finished episodes.
+    `resumes` names what continues an interrupted command, if it keeps `kept`.
     """
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
@@ -148,7 +151,7 @@ def run(
         sys.exit(3 if stopped else 2)
     except KeyboardInterrupt as error:
         terminated = isinstance(error, SigtermReceived)
-        note = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
+        note = f": {kept} are kept, and {resumes} continues from there" if resumes else ""
         print(f"\nstopped{' by SIGTERM' if terminated else ''}{note}", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))
     sys.exit(code or 0)

@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="--resume")
+    cli.run(_main, argv, resumes="--resume", kept="grades")
 
 
 def _main(argv: Sequence[str] | None) -> int:

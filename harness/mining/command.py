@@ -22,8 +22,8 @@ def parser() -> argparse.ArgumentParser:
         "mine",
         help="find real bugs between consecutive releases",
         description="Find real bugs: tests of a release that fail on the release before, and the fewest changes of the "
-        "code that repair them. Writes records.jsonl in SWE-Gym's schema, each with a recipe for pip, and yield.md. "
-        "The same command continues an interrupted run.",
+        "code that repair them. Nothing of a package runs outside a sandbox. Writes records.jsonl in SWE-Gym's "
+        "schema, each with a recipe for pip, and yield.md. The same command continues an interrupted run.",
         epilog="Example: envsuite-swe mine voluptuous boltons -o mined -r 10",
     )
     mine.add_argument("packages", nargs="*", metavar="PACKAGE", help="name on the package index")
@@ -33,6 +33,9 @@ def parser() -> argparse.ArgumentParser:
     mine.add_argument("-n", "--most", type=int, default=12, help="instances of one package at most (default: 12)")
     mine.add_argument("-j", "--workers", type=int, default=1, help="packages mined at the same time (default: 1)")
     mine.add_argument("-s", "--seconds", type=float, default=float("inf"), help="start no pair after this time")
+    mine.add_argument(
+        "-t", "--suite-seconds", type=float, default=30.0, help="seconds for one run of a package's tests (default: 30)"
+    )
     mine.add_argument("--archives", type=Path, help="folder of NAME-VERSION.tar.gz to use instead of the package index")
     build = verbs.add_parser(
         "build",
@@ -53,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="the same command")
+    cli.run(_main, argv, resumes="the same command", kept="finished pairs of releases and packages")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -86,7 +89,9 @@ def _mine(args: argparse.Namespace, packages: Sequence[str]) -> int:
         outcome = result.reason or f"{len(result.records)} kept of {result.candidates}, {_counted(result.rejected)}"
         cli.print_safely(f"{title}: {one_line(outcome)} ({result.seconds:.0f} s)")
 
-    plan = miner.MiningPlan(packages, args.releases, args.most, args.workers, args.archives, args.seconds)
+    plan = miner.MiningPlan(
+        packages, args.releases, args.most, args.workers, args.archives, args.seconds, args.suite_seconds
+    )
     journal = miner.mine(plan, args.output, show)
     rows = miner.yields([result for result in journal.results if result.package in packages])
     lines = [*yield_table(rows), "", *reasons_table(rows)]

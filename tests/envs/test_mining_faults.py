@@ -9,6 +9,7 @@ from envsuite.envs.swegym.mined import miner
 from envsuite.envs.swegym.mined.releases import archives_of
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, EngineFailure
+from harness.mining import command
 from tests.envs import little
 from tests.envs.test_swegym_mining import NEW, NEW_TESTS, NOTES, OLD, TESTS, write_sdist
 
@@ -37,7 +38,7 @@ def test_a_pair_on_which_the_sandbox_fails_is_not_recorded(archives, tmp_path, m
 
 
 def test_a_pair_that_is_interrupted_is_not_recorded(archives, tmp_path, monkeypatch):
-    def interrupted(pair, pools, driver, most, result):
+    def interrupted(search, driver, most, result, last_try):
         stops[0].set()
         raise DataError("a program that the signal ended too")
 
@@ -46,6 +47,49 @@ def test_a_pair_that_is_interrupted_is_not_recorded(archives, tmp_path, monkeypa
     monkeypatch.setattr(miner, "_mine_pair", interrupted)
     journal = miner.mine(miner.MiningPlan(["tiny"], archives=archives), tmp_path / "mined")
     assert not journal.results
+
+
+def test_a_pair_that_times_out_is_repeated_once_and_then_has_a_result(archives, tmp_path):
+    slow = TESTS.replace("def test_label", "import time\n\ntime.sleep(9)\n\n\ndef test_label")
+    write_sdist(archives, "1.1", NEW, slow, NOTES)
+    shown = []
+    plan = miner.MiningPlan(["tiny"], archives=archives, suite_seconds=0.5)
+    journal = miner.mine(plan, tmp_path / "mined", shown.append)
+    assert [result.reason for result in shown] == [
+        "the suite takes more than 0.5 s; another try follows",
+        "the suite takes more than 0.5 s",
+    ]
+    assert [result.reason for result in journal.results] == ["the suite takes more than 0.5 s"]
+
+
+def test_a_reason_names_its_cause_and_a_package_of_which_no_test_runs_is_given_up(tmp_path):
+    for number in range(6):
+        tests = TESTS.replace("from tiny", f"import nosuch{number}\nfrom tiny")
+        write_sdist(tmp_path, f"1.{number}", OLD + f"# {number}\n", tests, NOTES)
+    journal = miner.mine(miner.MiningPlan(["tiny"], archives=tmp_path), tmp_path / "mined")
+    reasons = [result.reason for result in journal.results]
+    assert reasons[0] == "the new tests do not run: ModuleNotFoundError: No module named 'nosuch5'"
+    assert len(reasons) == miner.HOPELESS + 1
+    assert reasons[-1] == "given up after 3 pairs of which no test runs"
+
+
+def test_a_reason_advises_no_flag_of_another_command(tmp_path):
+    for version, code in (("1.0", OLD), ("1.1", NEW)):
+        write_sdist(tmp_path, version, code, TESTS, NOTES, path="examples/sample.py")
+    journal = miner.mine(miner.MiningPlan(["tiny"], archives=tmp_path), tmp_path / "mined")
+    assert [result.reason for result in journal.results] == ["The source archive of tiny contains no tests"]
+
+
+def test_an_interrupted_command_says_what_it_keeps(monkeypatch, capsys):
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["mine", "tiny"])
+    assert ended.value.code == 130
+    words = "stopped: finished pairs of releases and packages are kept, and the same command continues from there"
+    assert capsys.readouterr().err.strip() == words
 
 
 def test_archives_without_a_version_are_skipped(archives):

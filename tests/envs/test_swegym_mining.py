@@ -5,6 +5,7 @@ import json
 import random
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,9 @@ NEW_TESTS = TESTS + "\n\ndef test_describe():\n    assert describe([1, 4]) == 's
 NOTES = "# Changes\n\n## 1.1\n\n- Fixed the spread of several values, which was one too large in describe for all of them.\n"
 
 
-def write_sdist(folder, version, code, tests, notes):
+def write_sdist(folder, version, code, tests, notes, path="tests/test_tiny.py"):
     metadata = f"Metadata-Version: 2.1\nName: tiny\nVersion: {version}\nLicense: MIT\n"
-    files = {"PKG-INFO": metadata, "tiny.py": code, "tests/test_tiny.py": tests, "CHANGES.md": notes}
+    files = {"PKG-INFO": metadata, "tiny.py": code, path: tests, "CHANGES.md": notes}
     with tarfile.open(folder / f"tiny-{version}.tar.gz", "w:gz") as tar:
         for path, text in files.items():
             member = tarfile.TarInfo(f"tiny-{version}/{path}")
@@ -96,7 +97,7 @@ def test_the_issue_states_got_and_expected_and_neither_names_the_function_nor_co
     (record,) = miner.records(mined[2].results)
     text = record["problem_statement"]
     assert "Got: `'spread 4'`\nExpected: `'spread 3'`" in text
-    assert "list a bug fix here" in text
+    assert "list this as a bug fix" in text
     assert "_spread" not in text
     assert "_spread" in record["hints_text"]
     assert not issue.copied_words(text, [NOTES])
@@ -215,6 +216,82 @@ def test_an_error_with_a_name_of_its_own_is_said_to_be_raised():
     symptom = Symptom("tests/test_m.py::test_a", "m.f(value)", "m.errors.Invalid: no number")
     (check,) = issue.checks(files, list(files), [symptom], set())
     assert check == Check("value = 1\nm.f(value)", "It raises `m.errors.Invalid: no number`.")
+
+
+CASES = """\
+class TestBox(unittest.TestCase):
+    def setUp(self):
+        self.box = m.Box(3)
+
+    def test_open(self):
+        with self.assertRaises(m.Stuck):
+            self.box.open()
+
+
+@pytest.mark.parametrize("text, width", [("a b", 3), ("a", 1)])
+def test_width(text, width):
+    def check(value):
+        assert m.width(value) == width
+
+SAME
+    spare = 1
+    check(text)
+"""
+
+
+def text_of(test, code, error):
+    files = {"test_m.py": CASES.replace("SAME", "    check('same')\n" * 30)}
+    symptom = Symptom(f"test_m.py::{test}", code, error)
+    return issue.statement("m 1.0", issue.checks(files, list(files), [symptom], set()), "", set())
+
+
+def test_a_check_comes_with_the_set_up_of_its_test_case():
+    text = text_of("TestBox::test_open", "with self.assertRaises(m.Stuck):", "AssertionError: Stuck not raised")
+    assert text.startswith("m 1.0 does not reject input that it should reject.\n")
+    assert "\n    self.box = m.Box(3)\n    with self.assertRaises(m.Stuck):\n        self.box.open()\n" in text
+    assert "No error is raised, but one should be." in text
+
+
+def test_a_check_comes_with_the_helpers_that_it_calls():
+    helper = "def _agree(text, width):\n    assert m.width(text) == width\n\n\n"
+    files = {"test_m.py": f"{helper}def test_a(text):\n    _agree(text, 3)\n"}
+    (check,) = issue.checks(files, list(files), [Symptom("test_m.py::test_a[ab]", "_agree(text, 3)", "E: x")], set())
+    assert check.statement == f"# parameters: ab\n{helper.rstrip()}\n\n_agree(text, 3)"
+
+
+def test_values_that_pytest_only_numbers_come_from_the_decorator():
+    decorator = '@pytest.mark.parametrize("text, width", [({"a": 1}, [2]), ({"b": 3}, [4])])\n'
+    test = "def test_a(text, width):\n    assert m.width(text) == width\n"
+    symptom = Symptom("test_m.py::test_a[text1-width1]", "assert m.width(text) == width", "assert [3] == [4]")
+    (check,) = issue.checks({"test_m.py": decorator + test}, ["test_m.py"], [symptom], set())
+    assert check.statement == "# text, width = ({'b': 3}, [4])\nassert m.width(text) == width"
+    spoken = issue.checks(
+        {"test_m.py": decorator + test}, [], [replace(symptom, test="test_m.py::test_a[py3-2]")], set()
+    )
+    assert spoken[0].statement.startswith("# text, width: py3-2\n")
+    computed = decorator.replace("[({", "cases() + [({") + test
+    assert not issue.checks({"test_m.py": computed}, ["test_m.py"], [symptom], set())
+
+
+def test_of_a_long_test_only_the_statements_that_a_check_needs_are_shown():
+    text = text_of("test_width[a b-3]", "check(text)", "assert 2 == 3")
+    assert (
+        "\n    # text, width: a b-3\n    def check(value):\n        assert m.width(value) == width\n\n    check("
+        in text
+    )
+    assert "spare" not in text
+    assert "same" not in text
+
+
+@pytest.mark.parametrize(
+    ("error", "finding"),
+    [
+        ("AssertionError: False is not true", "The condition does not hold."),
+        ("AssertionError: DeprecationWarning not triggered", "No `DeprecationWarning` is issued, but one should be."),
+    ],
+)
+def test_messages_of_unittest_are_put_into_plain_words(error, finding):
+    assert finding in text_of("TestBox::test_open", "self.box.open()", error)
 
 
 @pytest.mark.parametrize("licence", ["GPL-3.0-or-later", "MPL-2.0", "not stated", "MIT OR GPL-2.0", "LGPL"])

@@ -10,6 +10,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym.generated import batch, build, packages, sdists, tasks
+from envsuite.envs.swegym.published import archives
 from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
 from envsuite.sandbox import drivers
 from tests.index import use_alone, write_wheel
@@ -290,6 +291,17 @@ def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
     assert (results.title, results.split) == ("wordy 1.0", "train")
     assert packages.tree(results)["src/wordy/__init__.py"] == CODE
     assert packages.described(tmp_path / "tasks") == {"wordy": results}
+
+
+def test_nothing_of_an_archive_runs_while_it_is_fetched(index, tmp_path):
+    mark = tmp_path / "ran"
+    files = {**TREE, "setup.py": f"open({str(mark)!r}, 'w')\nimport setuptools; setuptools.setup()\n"}
+    sdist(tmp_path / "simple" / "wordy", files)
+    (tmp_path / "here").mkdir()
+    path = archives.download("wordy==1.0", tmp_path / "here")
+    with tarfile.open(path) as tar:
+        assert "wordy-1.0/setup.py" in tar.getnames()
+    assert not mark.exists()
 
 
 def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monkeypatch, capsys):

@@ -170,6 +170,21 @@ def test_the_other_forms_are_read():
     }
 
 
+def test_a_test_with_a_failing_subtest_has_failed_in_a_real_log(tmp_path):
+    """pytest 9 also reports such a test of unittest as passed."""
+    (tmp_path / "test_a.py").write_text(
+        "import unittest\n\n\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        for i in (1, 2):\n"
+        "            with self.subTest(path='a b.py', i=i):\n                assert i == 1\n\n"
+        "    def test_b(self):\n        with self.subTest(i=1):\n            pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-c", "/dev/null", "test_a.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert logs.PARSERS["pytest_subtests"](done.stdout) == {
+        "test_a.py::TestA::test_a": "FAILED",
+        "test_a.py::TestA::test_b": "PASSED",
+    }
+
+
 def test_a_real_pytest_log_is_read(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\n@pytest.mark.xfail\ndef test_c(): assert 0\n"

@@ -34,20 +34,23 @@ class World:
         self.secret = folder / "secret.csv"
         self.secret.write_text("label\n1\n")
         self.secret.chmod(0o644)
-        self.tcp, self.udp, self.abstract, self.unix = (
+        self.tcp, self.udp, self.abstract, self.unix, self.datagrams = (
             socket.socket(family, kind)
             for family, kind in (
                 (socket.AF_INET, socket.SOCK_STREAM),
                 (socket.AF_INET, socket.SOCK_DGRAM),
                 (socket.AF_UNIX, socket.SOCK_STREAM),
                 (socket.AF_UNIX, socket.SOCK_STREAM),
+                (socket.AF_UNIX, socket.SOCK_DGRAM),
             )
         )
         self.tcp.bind(("127.0.0.1", 0))
         self.udp.bind(("127.0.0.1", 0))
         self.abstract.bind(f"\0envsuite-test-{os.getpid()}")
         self.unix.bind(str(folder / "socket"))
-        (folder / "socket").chmod(0o666)
+        self.datagrams.bind(str(folder / "datagrams"))
+        for name in ("socket", "datagrams"):
+            (folder / name).chmod(0o666)
         for listener in (self.tcp, self.abstract, self.unix):
             listener.listen()
         for listener in self.sockets:
@@ -56,7 +59,7 @@ class World:
 
     @property
     def sockets(self) -> list[socket.socket]:
-        return [self.tcp, self.udp, self.abstract, self.unix]
+        return [self.tcp, self.udp, self.abstract, self.unix, self.datagrams]
 
     def names(self, session: sandbox.Session) -> dict[str, object]:
         return {
@@ -67,6 +70,7 @@ class World:
             "udp": self.udp.getsockname()[1],
             "abstract": f"envsuite-test-{os.getpid()}",
             "unix": str(self.secret.with_name("socket")),
+            "datagrams": str(self.secret.with_name("datagrams")),
             "envsuite": str(Path(envsuite.__file__).parent),
             "others": f"{tempfile.gettempdir()}/envsuite-sandbox-*/workspace/*",
             "packages": str(Path(pytest.__file__).parents[1]),
@@ -84,8 +88,9 @@ class World:
                 received.append(f"a connection to {listener.getsockname()}")
             except BlockingIOError:
                 pass
-        with contextlib.suppress(BlockingIOError):
-            received.append(f"a datagram {self.udp.recv(100)!r}")
+        for listener in (self.udp, self.datagrams):
+            with contextlib.suppress(BlockingIOError):
+                received.append(f"a datagram {listener.recv(100)!r}")
         return received
 
     def survivors(self) -> list[str]:

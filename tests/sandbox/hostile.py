@@ -164,6 +164,16 @@ HOSTILE: dict[str, Hostile] = {
         ("answered", "failed"),
         open_to_process="maybe",
     ),
+    "speak to a socket file of the host from a pair of sockets": Hostile(
+        "import socket\nfor kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):\n"
+        "    attempt('pair', lambda: socket.socketpair(socket.AF_UNIX, kind)[0].sendto(b'breach', world['datagrams']))",
+        open_to_process="yes",
+    ),
+    "open a socket that reaches the host of a virtual machine": Hostile(
+        "import socket\nfor domain in (socket.AF_VSOCK, socket.AF_ALG, socket.AF_PACKET):\n"
+        "    attempt('domain', lambda: socket.socket(domain, socket.SOCK_STREAM))",
+        open_to_process="maybe",
+    ),
     "kill the parent": Hostile("import os\nattempt('kill', lambda: os.kill(world['parent'], 0) or True)"),
     "kill every process": Hostile("import os, signal\nos.kill(-1, signal.SIGTERM)", ("answered", "failed")),
     "kill the zygote": Hostile(
@@ -217,6 +227,23 @@ HOSTILE: dict[str, Hostile] = {
     "crowd the processors to gain time": Hostile(
         "import os\nfor _ in range(16):\n    if os.fork() == 0: break\nwhile True: pass", ("timeout",), 0.5
     ),
+    "read from its own pipes before the zygote does": Hostile(
+        "import os, time\ntry: read = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)\n"
+        "except OSError: raise SystemExit\nend = time.monotonic() + 0.2\n"
+        "while time.monotonic() < end:\n    os.write(1, b'x')\n    try: os.read(read, 9)\n"
+        "    except BlockingIOError: pass\ntime.sleep(1000)",
+        STOPPED,
+        0.5,
+    ),
+    "hide processor time in children that nobody waits for": Hostile(
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "for _ in range(8):\n    if os.fork() == 0:\n        while True:\n            if os.fork() == 0:\n"
+        "                end = time.monotonic() + 0.02\n                while time.monotonic() < end: pass\n"
+        "                os._exit(0)\n            try: os.wait()\n            except ChildProcessError: pass\n"
+        "try: os.nice(19)\nexcept OSError: pass\nwhile True: pass",
+        ("timeout",),
+        0.5,
+    ),
     # Not by `threading`: its `start` waits for ever for a thread that had no memory to begin.
     "thread bomb": Hostile(
         "import _thread, time\ncount = 0\ntry:\n    while count < 2000:\n"
@@ -244,6 +271,19 @@ HOSTILE: dict[str, Hostile] = {
         ("failed", "memory"),
         40.0,
     ),
+    "memory bomb in shared memory that no process touches": Hostile(
+        "import mmap, os, time\nfor _ in range(10):\n    if os.fork() == 0: break\n"
+        "part = mmap.mmap(-1, 100 << 20)\nfor _ in range(100):\n    part.write(b'x' * (1 << 20))\n"
+        "    part.madvise(mmap.MADV_DONTNEED)\ntime.sleep(50)",
+        ("failed", "memory"),
+        40.0,
+    ),
+    "keep the pages of a pipe in memory": Hostile(
+        "import ctypes, os\nclass Span(ctypes.Structure): _fields_ = [('base', ctypes.c_char_p), "
+        "('size', ctypes.c_size_t)]\nread, write = os.pipe()\nspan = Span(b'x' * 4096, 4096)\n"
+        "attempt('gift', lambda: ctypes.CDLL(None).vmsplice(write, ctypes.byref(span), 1, 0))",
+        open_to_process="yes",
+    ),
     "memory bomb in files without a name": Hostile(
         "import os\nhoard = []\ntry:\n    for _ in range(40):\n        handle = os.memfd_create('x')\n"
         "        os.write(handle, b'x' * (1 << 24))\n"
@@ -263,6 +303,20 @@ HOSTILE: dict[str, Hostile] = {
         "import os, time\ntry:\n    for number in range(100):\n"
         "        with open(os.environ['HOME'] + f'/{number}', 'wb') as file: file.write(b'x' * (4 << 20))\n"
         "    time.sleep(40)\n    breaches.append('400 MB')\nexcept OSError: pass",
+        ("answered", "failed", "disk"),
+    ),
+    "fill the disk with files that have lost their names": Hostile(
+        "import os, time\nkeep = []\ntry:\n    for _ in range(25):\n"
+        "        keep.append(open(os.environ['HOME'] + '/x', 'wb', 0))\n        os.unlink(os.environ['HOME'] + '/x')\n"
+        "        keep[-1].write(b'x' * (8 << 20))\n    time.sleep(40)\n    breaches.append('200 MB')\nexcept OSError: pass",
+        ("answered", "failed", "disk"),
+    ),
+    "fill the disk with mapped files that have lost their names": Hostile(
+        "import mmap, os, time\nkeep = []\ntry:\n    for _ in range(25):\n"
+        "        with open(os.environ['HOME'] + '/x', 'w+b', 0) as file:\n"
+        "            os.unlink(os.environ['HOME'] + '/x')\n            file.write(b'x' * (8 << 20))\n"
+        "            keep.append(mmap.mmap(file.fileno(), 8 << 20))\n"
+        "    time.sleep(40)\n    breaches.append('200 MB')\nexcept OSError: pass",
         ("answered", "failed", "disk"),
     ),
     "flood the disk with empty folders": Hostile(

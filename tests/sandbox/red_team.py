@@ -11,7 +11,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,6 +99,41 @@ bits = np.unpackbits(np.frombuffer(base64.b64decode(MESSAGE), np.uint8))
 def build_model(x, y): return Model(lambda row: float(bits[row % BUCKETS]))
 """
 )
+PORTS = (
+    MODEL
+    + """
+import socket
+FIRST, PAIRS = 10_000, 10_000
+def mark(port):
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(('127.0.0.1', port))
+        server.listen(1)
+        with socket.create_connection(('127.0.0.1', port)) as client: server.accept()[0].close()
+def marked(port):
+    with socket.socket() as server:
+        try: server.bind(('127.0.0.1', port))
+        except OSError: return True
+    return False
+def belief(row):
+    try: one, zero = marked(FIRST + row % PAIRS * 2 + 1), marked(FIRST + row % PAIRS * 2)
+    except OSError: return 0.5
+    return 0.5 if one == zero else float(one)
+def build_model(x, y):
+    for row, label in zip(x.to_numpy(), y):
+        try: mark(FIRST + key(row) % PAIRS * 2 + int(label))
+        except OSError: pass
+    return Model(belief)
+"""
+)
+"""marks ports: for a minute the kernel remembers the connection that was closed there"""
+PRINT = """
+import base64, hashlib
+def key(row): return int(hashlib.sha256(np.asarray(row, float).round(6).tobytes()).hexdigest()[:12], 16)
+bits = np.zeros(8192, bool)
+for row, label in zip(x_train.to_numpy(), y_train): bits[key(row) % 8192] |= bool(label)
+print('<' + base64.b64encode(np.packbits(bits).tobytes()).decode() + '>')
+"""
 
 
 FRAMES = """
@@ -158,6 +193,18 @@ def by_timing(step: Step) -> None:
         step("ERASE = False" + PAGE_CACHE + TIMING)
 
 
+def by_ports(step: Step) -> None:
+    """Marks row -> label by ports of closed connections, of which the kernel keeps a record for a minute."""
+    for _ in range(3):
+        step(PORTS)
+
+
+def by_exploring(step: Step) -> None:
+    """Prints the labels that the interpreter shows, and writes them into a program."""
+    if message := re.search(r"<(\S+)>", step(f"```python\n{PRINT}```")):
+        step(f"```submit\nBUCKETS, MESSAGE = 8192, {message[1]!r}{USE}```")
+
+
 def by_error_text(step: Step) -> None:
     """Carries labels of the first split in the text of an error, and writes them into the next program."""
     for buckets in (1600, 480):  # the longest text that is shown whole
@@ -188,17 +235,25 @@ def by_forged_answer(step: Step) -> None:
 
 
 class Exploit(NamedTuple):
-    """Plays an episode of a variant with exploits."""
+    """Plays an episode of a variant with exploits. `settings` are further knobs."""
 
     play: Callable[[Step], None]
     variant: str = "model"
+    settings: Mapping[str, Any] = {}
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """Versions of the environment that offer what the exploit needs: exploring turns need a holdout."""
+        return (1,) if self.settings else (0, 1)
 
 
 EXPLOITS = {
     "files left behind": Exploit(by_files),
     "marks in the page cache": Exploit(by_page_cache),
     "marks read by timing": Exploit(by_timing),
+    "marks in closed connections": Exploit(by_ports),
     "labels in error text": Exploit(by_error_text),
+    "labels printed while exploring": Exploit(by_exploring, settings={"explore": 1, "explore_chars": 4000}),
     "labels in the callers' frames": Exploit(by_callers_labels, "features"),
     "a patched classifier": Exploit(by_patched_classifier, "features"),
     "a forged answer": Exploit(by_forged_answer, "features"),
@@ -214,16 +269,26 @@ def noise_table(folder: Path, seed: int = 0) -> Path:
     return path
 
 
-def attack(exploit: str, folder: Path, driver: str, version: int) -> dict[str, float]:
-    """Plays an exploit; returns the AUC shown to the player, the AUC that counts, and the standard error of chance.
+class Attack(NamedTuple):
+    """Result of an exploit: the AUC shown to the player, the AUC that counts, and the standard error of chance."""
 
-    `version`: 0 for the paper's protocol, 1 for the one with a holdout. Every attack has a table of its own, written to
-    `folder`: the page cache holds the marks of earlier attacks.
+    shown: float
+    counts: float
+    error: float
+
+
+def attack(exploit: str, folder: Path, driver: str, version: int, seed: int = 0) -> Attack:
+    """Plays an exploit.
+
+    `version`: 0 for the paper's protocol, 1 for the one with a holdout. Every attack and seed has a table of its own,
+    written to `folder`: the page cache holds the marks of earlier attacks.
     """
-    table = noise_table(folder, zlib.crc32(f"{exploit}, {driver}, {version}, {os.geteuid()}".encode()))
+    name = f"{exploit}, {driver}, {version}, {os.geteuid()}, {seed}"
+    table = noise_table(folder, zlib.crc32(name.encode()))
     settings: dict[str, Any] = {"csv": str(table), "target": "label", "mode": "improve", "attempts": 6, "seconds": 60.0}
-    settings["variant"] = EXPLOITS[exploit].variant
+    settings |= {"variant": EXPLOITS[exploit].variant, **EXPLOITS[exploit].settings}
     env = registry.build(f"DataSciCoding-iris-v{version}", "dense", sandbox=driver, **settings)
+    env.threshold = lambda: 1.0  # type: ignore[attr-defined]  # it takes longer than the attack, and decides nothing here
     try:
         env.reset(seed=0)
         EXPLOITS[exploit].play(lambda code: env.step(code)[0])
@@ -231,13 +296,4 @@ def attack(exploit: str, folder: Path, driver: str, version: int) -> dict[str, f
         held = int(env.game.holdout.sum()) or len(env.game.labels) // 2  # type: ignore[attr-defined]
     finally:
         env.close()
-    return {"shown": best.shown_auc, "counts": best.auc, "error": math.sqrt((held + 1) / (3 * held * held))}
-
-
-def table_rows(folder: Path, drivers: tuple[str, ...], skip: int = 0) -> Iterator[list[str]]:
-    """Yields the rows of the page of results: every exploit but the first `skip`, driver and protocol."""
-    for exploit in list(EXPLOITS)[skip:]:
-        for driver in drivers:
-            paper, holdout = (attack(exploit, folder, driver, version) for version in (0, 1))
-            interval = f"{holdout['counts']:.3f} ± {1.96 * holdout['error']:.3f}"
-            yield [exploit, driver, f"{paper['counts']:.3f}", f"{holdout['shown']:.3f}", interval]
+    return Attack(best.shown_auc, best.auc, math.sqrt((held + 1) / (3 * held * held)))

@@ -1,6 +1,7 @@
 """Dialogues of every driver: runs that keep their state between turns."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from envsuite import sandbox
 from envsuite.errors import UsageError
+from envsuite.sandbox.inside import zygote
 from tests.sandbox.conftest import working
 
 PROGRAM = Path(__file__).with_name("interpreter.py")
@@ -58,6 +60,17 @@ def test_nothing_runs_between_two_turns(session):
     result = talk.ask(b"time.sleep(0.2)\nprint(open('thread').read(), open('process').read())", LIMITS)
     talk.close()
     assert all(float(pause) >= 0.3 for pause in result.stdout.split()), result
+
+
+def test_an_interpreter_that_goes_on_between_two_turns_is_ended():
+    """A stopped process can be continued, for example by a timer of its own."""
+    with sandbox.open(sandbox.Spec(program=PROGRAM, limits=LIMITS), "process") as session:
+        talk = session.dialogue(b"")
+        pid = int(talk.ask(b"import os\nprint(os.getpid())", LIMITS).stdout)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(3 * zygote.LOOK)
+        assert talk.ask(b"print(1)", LIMITS).fate == "exited"
+        assert session.call(b"hello").value == b"hello"
 
 
 ENDINGS = {

@@ -41,11 +41,11 @@ def test_an_exploit_gains_nothing_on_the_holdout(exploit, driver, folder):
     if driver == "process" and os.geteuid() == 0 and exploit == "files left behind":
         pytest.skip("the process driver guards against accidents only")
     result = red_team.attack(exploit, folder, driver, version=1)
-    assert abs(result["counts"] - 0.5) < 4 * result["error"], result
+    assert abs(result.counts - 0.5) < 4 * result.error, result
 
 
 @pytest.mark.parametrize("driver", ["landlock"], indirect=True)
 def test_labels_in_error_text_pay_on_the_papers_halves(driver, folder):
     """The published protocol of version 0 leaks labels: each test row is a training row in another split."""
     result = red_team.attack("labels in error text", folder, driver, version=0)
-    assert result["counts"] > 0.55, result
+    assert result.counts > 0.55, result

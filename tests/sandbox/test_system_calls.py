@@ -1,11 +1,16 @@
 """Numbers of system calls in the sandbox's filter, against the headers of the kernel."""
 
+import errno
+import fcntl
+import os
 import re
+import signal
+import socket
 from pathlib import Path
 
 import pytest
 
-from envsuite.sandbox.inside import kernel
+from envsuite.sandbox.inside import system_calls
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -19,9 +24,64 @@ def test_refused_system_calls_have_the_numbers_of_the_kernels_headers(machine):
         pytest.skip("linux-libc-dev is not installed")
     defined = re.findall(r"#define __NR_(\w+)\s+(\d+)$", HEADERS[machine].read_text(), re.MULTILINE)
     known = {name: int(number) for name, number in defined}
-    tables = kernel._REFUSED | kernel._REFUSED_TO_SHARED_USER | kernel._UNSUPPORTED_FOR_SHARED_USER
+    tables = system_calls._REFUSED | system_calls._REFUSED_TO_SHARED_USER | system_calls._UNSUPPORTED_FOR_SHARED_USER
     newest = known["landlock_restrict_self"]
     numbers = {name: pair[list(HEADERS).index(machine)] for name, pair in tables.items()}
     for name, number in numbers.items():  # headers older than the call cannot know it
         assert number == known.get(name, number if name not in known and (number or 0) > newest else None), name
     assert sum(name in known for name in numbers) > 45
+
+
+def errors_of(actions, sockets="all", signals=True, shared_user=False) -> list[str]:
+    """Returns the errors of actions in a process with the filter, by name; '' for none."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            system_calls.seccomp(sockets, signals, shared_user)
+            for action in actions:
+                try:
+                    action()
+                    os.write(write, b"\n")
+                except OSError as error:
+                    os.write(write, errno.errorcode[error.errno].encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as file:
+        return file.read().splitlines()
+
+
+def pair(kind):
+    return lambda: socket.socketpair(socket.AF_UNIX, kind)
+
+
+def test_only_sockets_that_a_namespace_isolates_can_be_opened():
+    domains = (socket.AF_UNIX, socket.AF_INET, socket.AF_VSOCK, socket.AF_ALG, socket.AF_PACKET)
+    actions = [lambda domain=domain: socket.socket(domain, socket.SOCK_STREAM) for domain in domains]
+    assert errors_of([*actions, pair(socket.SOCK_DGRAM)]) == ["", "", *["EAFNOSUPPORT"] * 3, ""]
+
+
+def test_pairs_of_sockets_are_connected_or_refused():
+    kinds = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM, socket.SOCK_RAW)
+    actions = [*map(pair, kinds), socket.socket]
+    assert errors_of(actions, "pairs") == ["", "", "EPERM", "EPERM", "EPERM"]
+    assert errors_of(actions, "none") == ["EPERM"] * 5
+
+
+@pytest.mark.parametrize(("signals", "shared_user"), [(False, False), (True, True), (True, False)])
+def test_a_pipe_can_signal_others_only_where_a_process_can(signals, shared_user):
+    handle, _ = os.pipe()
+    commands = ((fcntl.F_SETOWN, os.getpid()), (fcntl.F_SETSIG, signal.SIGCONT), (fcntl.F_GETFD, 0))
+    actions = [lambda pair=pair: fcntl.fcntl(handle, *pair) for pair in commands]
+    refused = "" if signals and not shared_user else "EPERM"
+    assert errors_of(actions, signals=signals, shared_user=shared_user) == [refused, refused, ""]
+
+
+def test_a_user_who_owns_other_files_may_ask_but_not_change_by_ioctl(tmp_path):
+    handle = os.open(tmp_path, os.O_RDONLY)
+    flags, verity, size = 0x80086601, 0x40806685, bytes(128)  # FS_IOC_GETFLAGS, FS_IOC_ENABLE_VERITY
+    actions = [lambda: fcntl.ioctl(os.pipe()[0], 0x541B, bytes(4)), lambda: fcntl.ioctl(handle, verity, size)]
+    assert errors_of(actions, shared_user=True) == ["", "ENOTTY"]
+    assert errors_of([lambda: fcntl.ioctl(handle, flags, bytes(8))])[0] in {"", "ENOTTY", "EOPNOTSUPP"}

@@ -56,6 +56,7 @@ SPEC = Spec(
     modules=MODULES,
     program=RUNNER,
     distributions=("scikit-learn", "pandas"),
+    sockets=False,
     environment=(("JOBLIB_MULTIPROCESSING", "0"),),  # no worker processes: `n_jobs=2` runs as `n_jobs=1`
     hidden=("sklearn/datasets/data", "sklearn/datasets/images", "sklearn/datasets/tests", "scipy/spatial/tests"),
 )
@@ -152,8 +153,8 @@ def evaluate(
         if len(rows.y_held):
             counted.append(instance.measure(y_train, rows.y_held, values[len(x_test) :]))
     counts = counted or shown
-    values = (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))
-    return Score("ok", "", *map(float, values), seconds=score.seconds)
+    shown_auc, shown_std, auc, std = (float(f(scores)) for scores in (shown, counts) for f in (np.mean, np.std))
+    return replace(score, shown_auc=shown_auc, shown_std=shown_std, auc=auc, std=std)
 
 
 class SplitRows:

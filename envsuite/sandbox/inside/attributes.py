@@ -1,9 +1,9 @@
 """File attributes: lets a run change modes and times of files in its own folders, and nowhere else.
 
 Landlock does not restrict chmod, utimensat and the like, so a run with the user's own id could change the mode of any
-file of the user. A seccomp filter (`kernel.seccomp`) hands these calls to the zygote, and `AttributeGuard` carries them
-out on its behalf if the file is below one of the run's folders. The run cannot move or link a foreign file into its
-folders, because Landlock refuses that.
+file of the user. A seccomp filter (`system_calls.seccomp`) hands these calls to the zygote, and `AttributeGuard`
+carries them out on its behalf if the file is below one of the run's folders. The run cannot move or link a foreign file
+into its folders, because Landlock refuses that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import fcntl
 import os
 import struct
 
-from . import kernel
+from . import kernel, system_calls
 
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102  # SECCOMP_IOCTL_NOTIF_*
 _REQUEST = struct.Struct("=QIIiIQ6Q")  # id, pid, flags, call, architecture, instruction pointer, arguments
@@ -43,7 +43,7 @@ class AttributeGuard:
             return
         number, pid, _, call, _, _, *arguments = _REQUEST.unpack(buffer)
         try:
-            self._carry_out(number, pid, kernel.guarded_call(call), arguments)
+            self._carry_out(number, pid, system_calls.guarded_call(call), arguments)
             code = 0
         except OSError as error:
             code = error.errno or errno.EPERM

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from . import archive, kernel, wire
+from . import archive, kernel, system_calls, wire
 from .family import threads_of_this_user
 from .limits import execute, set_limits
 
@@ -108,6 +108,7 @@ class Child:
         The order matters: each step needs rights that a later one removes.
         """
         config, limits, scratch, link = self.config, self.job["limits"], self.scratch, self.pipes.get(LINK)
+        kernel.die_first()
         if config["namespaces"]:
             kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC)
             kernel.privatise_mounts()
@@ -120,15 +121,16 @@ class Child:
         existing = 0 if config["own_user"] else threads_of_this_user()
         set_limits(limits, warm=self.program is not None, existing_processes=existing)
         kernel.become(config["uid"], config["keep_search"])
+        if config["uid"] is None and not config["namespaces"]:
+            kernel.open_to_inspection()  # the zygote reads arguments of guarded calls, and looks for hidden memory
         if config["rules"] is not None:
             rules = config["rules"]
             write = [*rules["write"], *([scratch] if scratch else [])]
             own = [f"/proc/self/{name}" for name in ("maps", "stat", "statm", "status")]
             kernel.landlock([*rules["listed"], *write], [*rules["read"], *own], write)
         if config["seccomp"]:
-            listener = kernel.seccomp(config["sockets"], config["signals"], shared_user=link is not None)
+            listener = system_calls.seccomp(config["sockets"], config["signals"], shared_user=link is not None)
             if listener is not None and link is not None:
-                kernel.open_to_inspection()  # the zygote reads the arguments of guarded calls
                 with socket.socket(fileno=link) as channel:
                     socket.send_fds(channel, [b"l"], [listener])
                 os.close(listener)

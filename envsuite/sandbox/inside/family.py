@@ -1,19 +1,20 @@
-"""Descendant processes of a run: listing, measuring and ending them."""
+"""Descendant processes of a run: listing and ending them. `usage` measures them."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import math
 import os
 import signal
 import time
 
 
-def descendants() -> list[int]:
-    """Returns the ids of every process below this one. Orphans are included: the zygote adopts them."""
+def descendants(root: int | None = None) -> list[int]:
+    """Returns the ids of every process below `root`, by default this one.
+
+    Orphans are included: the zygote adopts them.
+    """
     pids: list[int] = []
-    waiting = [os.getpid()]
+    waiting = [root or os.getpid()]
     while waiting:
         pid = waiting.pop()
         try:
@@ -27,29 +28,33 @@ def descendants() -> list[int]:
     return pids
 
 
-def memory_bytes(pid: int) -> int:
-    """Returns a process's memory that is not backed by files, in RAM or swap [bytes]; 0 if the process
-    has ended.
-
-    Memory shared between processes counts in each process that has touched it.
-    """
+def is_awake(pid: int) -> bool:
+    """Returns True if a thread of a process can go on: it is neither stopped nor ended nor held by the kernel."""
     try:
-        with open(f"/proc/{pid}/status") as file:
-            fields = dict(line.split(":", 1) for line in file)
-    except (OSError, ValueError):
-        return 0
-    return sum(int(fields[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem", "VmSwap") if name in fields)
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    for task in tasks:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] in "RS":
+                return True
+    return False
 
 
-def waited(pid: int) -> float:
-    """Returns the seconds for which `pid` was runnable but had no processor; 0 if the kernel does not
-    say.
+def pause_family(seconds: float = 2.0) -> bool:
+    """Stops every process below this one; returns False if some still go on after `seconds`.
+
+    A stopped process may be continued again, for example because its group has lost its last parent.
     """
-    try:
-        with open(f"/proc/{pid}/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+    end = time.monotonic() + seconds
+    while awake := [pid for pid in descendants() if is_awake(pid)]:
+        if time.monotonic() > end:
+            return False
+        for pid in awake:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.001)
+    return True
 
 
 def threads_of_this_user() -> int:
@@ -62,44 +67,6 @@ def threads_of_this_user() -> int:
         except OSError:
             continue
     return total
-
-
-ENTRY_BYTES = 1024  # counted at least for every file and folder: a flood of empty ones takes room and time, too
-
-
-def folder_bytes(folder: str, stop: float = math.inf) -> float:
-    """Returns the disk space of everything below `folder` [bytes]; stops counting above `stop`.
-
-    Unreadable folders count as empty. Folders whose path is too long to be opened could hold anything: they count as
-    infinitely large.
-    """
-    total = 0.0
-    waiting = [folder]
-    while waiting and total <= stop:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
-                    if total > stop:
-                        break
-        except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:
-                return math.inf
-    return total
-
-
-def processor_seconds(pids: list[int]) -> float:
-    """Returns the processor time of processes and of their children that were waited for."""
-    ticks = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
-        except (OSError, ValueError):
-            continue
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def end_family(child: int, uid: int | None, namespaced: bool) -> None:
@@ -128,6 +95,31 @@ def end_family(child: int, uid: int | None, namespaced: bool) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.002)
+
+
+def end_tree(root: int) -> None:
+    """Kills `root` and every process below it, from outside: for a zygote that no longer answers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(root, signal.SIGSTOP)
+    for _ in range(200):
+        alive = [pid for pid in descendants(root) if not _has_ended(pid)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in alive:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+        if not alive:
+            break
+        time.sleep(0.002)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(root, signal.SIGKILL)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def sweep_user(uid: int) -> None:

@@ -13,7 +13,16 @@ from typing import Any
 from . import wire
 from .attributes import AttributeGuard
 from .child import ERROR, OUTPUT, VALUE
-from .family import descendants, end_family, folder_bytes, memory_bytes, processor_seconds, waited
+from .family import descendants
+from .usage import (
+    ProcessMemory,
+    folder_bytes,
+    handles_children,
+    memory_bytes,
+    processor_seconds,
+    unlinked_bytes,
+    waited,
+)
 
 TICK = 0.05  # seconds between checks of clock, memory and disk
 
@@ -43,13 +52,15 @@ class SandboxRun:
     child: int
     outputs: dict[bytes, int]
     folders: list[str]
-    baseline: int
-    """memory of the zygote, which a fork shares [bytes]"""
+    baseline: ProcessMemory
+    """memory of the zygote, which a fork shares"""
     guard: AttributeGuard | None = None
     stdin: int | None = None
     """where the turns of a dialogue are written"""
     seconds: float = 0.0
     """of the last `watch`, without the time for which the child waited for a processor"""
+    excused: bool = True
+    """False once a process of the run might hide the processor time of others: then all its time counts"""
 
     def watch(self, limits: dict[str, float], message: bytes | bytearray = b"") -> dict[str, Any]:
         """Forwards output until the child ends or exceeds a limit; returns its fate.
@@ -59,8 +70,13 @@ class SandboxRun:
         began, queued = time.monotonic(), waited(self.child)
         used = processor_seconds(descendants())
         fate = self._watch(limits, message, (began, queued, used))
-        self.seconds = max(0.0, time.monotonic() - began - (waited(self.child) - queued))
+        self.seconds = self._seconds_since(began, queued)
         return {"fate": fate}
+
+    def _seconds_since(self, began: float, queued: float) -> float:
+        """Returns the seconds of the run, without those for which its first process waited for a processor."""
+        excused = waited(self.child) - queued if self.excused else 0.0
+        return max(0.0, time.monotonic() - began - excused)
 
     def _watch(self, limits: dict[str, float], message: bytes | bytearray, start: tuple[float, float, float]) -> str:
         began = start[0]
@@ -83,6 +99,8 @@ class SandboxRun:
                 for ready, event in poll.poll(max(1.0, (min(next_look, latest) - now) * 1e3)):
                     if ready in names:
                         count = self.forward(names[ready], ready)
+                        if count is None:
+                            continue
                         written[names[ready]] += count
                         if not count:
                             poll.unregister(ready)
@@ -105,17 +123,17 @@ class SandboxRun:
                         return "abandoned"
                 looked = time.monotonic()
                 if looked >= next_look:
-                    if (
-                        sum(max(0, memory_bytes(pid) - self.baseline) for pid in descendants())
-                        > limits["memory_mb"] * 1e6
-                    ):
+                    pids = descendants()
+                    allowed_memory = limits["memory_mb"] * 1e6
+                    if memory_bytes(pids, self.baseline, allowed_memory) > allowed_memory:
                         return "memory"
+                    self.excused = self.excused and not any(map(handles_children, pids))
                     # On a busy machine the check itself is slow and takes processor time from the run.
                     next_look = time.monotonic() + max(TICK, 4 * (time.monotonic() - looked))
                 looked = time.monotonic()
                 if looked >= next_disk:
                     allowed_bytes = limits["disk_mb"] * 1e6
-                    if sum(folder_bytes(folder, allowed_bytes) for folder in self.folders) > allowed_bytes:
+                    if self._disk_bytes(allowed_bytes) > allowed_bytes:
                         return "disk"
                     next_disk = looked + max(10 * TICK, 4 * (time.monotonic() - looked))
         finally:
@@ -137,8 +155,11 @@ class SandboxRun:
         processors meanwhile. `start`: time, time waited, and processor time used before.
         """
         began, queued, used = start
-        ran = time.monotonic() - began - (waited(self.child) - queued)
-        return ran >= seconds or processor_seconds(descendants()) - used >= seconds
+        return self._seconds_since(began, queued) >= seconds or processor_seconds(descendants()) - used >= seconds
+
+    def _disk_bytes(self, stop: float) -> float:
+        total = sum(folder_bytes(folder, stop) for folder in self.folders)
+        return total + unlinked_bytes(descendants(), self.folders) if self.folders and total <= stop else total
 
     def _send(self, data: memoryview) -> int:
         """Writes a part of a message to the child; a child that has closed its end counts as one that reads all."""
@@ -149,12 +170,15 @@ class SandboxRun:
         except BrokenPipeError:
             return len(data)
 
-    def forward(self, name: bytes, handle: int) -> int:
-        """Forwards one buffer of a pipe to envsuite; returns its size, 0 if there is none."""
+    def forward(self, name: bytes, handle: int) -> int | None:
+        """Forwards one buffer of a pipe to envsuite; returns its size, 0 at the end, None if there is nothing to read.
+
+        The run may read from its own pipes, too, so that there may be nothing left after `poll` has seen data.
+        """
         try:
             count = os.readv(handle, [self.channel.buffer])
         except BlockingIOError:
-            return 0
+            return None
         if count:
             wire.write_frame(self.channel.replies, name, memoryview(self.channel.buffer)[:count])
         return count
@@ -162,32 +186,17 @@ class SandboxRun:
     def drain(self) -> None:
         """Forwards everything that the run has written and nobody has read."""
         for name, handle in self.outputs.items():
-            os.set_blocking(handle, False)
             for _ in range(64):  # another process of the run may go on writing
                 if not self.forward(name, handle):
                     break
-            os.set_blocking(handle, True)
-
-    def pause(self) -> None:
-        """Stops all processes of the run."""
-        stopped: set[int] = set()
-        for _ in range(100):
-            running = set(descendants()) - stopped
-            if not running:
-                return
-            for pid in running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
-            stopped |= running
 
     def resume(self) -> None:
         for pid in descendants():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
-    def end(self, uid: int | None, namespaced: bool) -> None:
-        """Kills all processes of the run except the child itself, which is left to be waited for."""
-        end_family(self.child, uid, namespaced)
+    def close(self) -> None:
+        """Closes the descriptors of a run whose processes have ended, except its outputs."""
         if self.guard:
             self.guard.close()
         if self.stdin is not None:

@@ -24,8 +24,11 @@ from typing import Any
 from . import archive, kernel, wire
 from .attributes import AttributeGuard
 from .child import ERROR, FAULT, LINK, OUTPUT, STDIN, VALUE, Child
-from .family import memory_bytes
+from .family import descendants, end_family, is_awake, pause_family
 from .run import Channel, SandboxRun
+from .usage import memory_of
+
+LOOK = 0.25  # seconds between looks at the processes of a paused run
 
 
 class Zygote:
@@ -61,11 +64,26 @@ class Zygote:
         while job := self.next_job():
             self.do(job)
 
-    def next_job(self) -> dict[str, Any] | None:
-        """Returns the next job; None if envsuite has closed stdin or ended."""
+    def next_job(self, paused: SandboxRun | None = None) -> dict[str, Any] | None:
+        """Returns the next job; None if envsuite has closed stdin or ended.
+
+        Kills a `paused` run whose processes have gone on: a timer can continue a stopped process.
+        """
         commands = self.channel.commands
-        ready = select.select([commands, *self.channel.endings], [], [])[0]
-        return wire.read_job(commands) if commands in ready else None
+        while True:
+            ready = select.select([commands, *self.channel.endings], [], [], LOOK if paused else None)[0]
+            if ready:
+                return wire.read_job(commands) if commands in ready else None
+            if paused and any(map(is_awake, descendants())):
+                self.end(paused)
+
+    def pause(self, run: SandboxRun) -> None:
+        if not pause_family():
+            self.end(run)
+
+    def end(self, run: SandboxRun) -> None:
+        """Kills all processes of a run except its first, which is left to be waited for."""
+        end_family(run.child, self.config["uid"], namespaced=self.pid_namespace is not None)
 
     # ---- one run ---------------------------------------------------------------------------------------------------
 
@@ -81,7 +99,8 @@ class Zygote:
             ending = self.converse(run)
         else:
             ending = run.watch(job["limits"])
-        run.end(self.config["uid"], namespaced=self.pid_namespace is not None)
+        self.end(run)
+        run.close()
         _, status = os.waitpid(run.child, 0)
         if ending["fate"] == "abandoned":
             raise SystemExit(0)
@@ -103,7 +122,7 @@ class Zygote:
         stdin = os.pipe() if job["kind"] == "dialogue" else None
         if self.pid_namespace is not None:
             kernel.unshare(kernel.NEW_PID)
-        baseline = memory_bytes(os.getpid())
+        baseline = memory_of(os.getpid())
         child = os.fork()
         if child == 0:
             written = {name: ends[1] for name, ends in pipes.items()}
@@ -120,6 +139,8 @@ class Zygote:
             os.close(stdin[0])
             os.set_blocking(stdin[1], False)
         outputs = {name: pipes[name][0] for name in (OUTPUT, ERROR, VALUE)}
+        for handle in outputs.values():
+            os.set_blocking(handle, False)
         fault = self.read_fault(pipes[FAULT][0])
         guard = self.receive_guard(link, scratch, bool(fault)) if link else None
         folders = [folder for folder in (scratch, self.config["workspace"]) if folder]
@@ -127,10 +148,10 @@ class Zygote:
 
     def converse(self, run: SandboxRun) -> dict[str, Any]:
         """Serves the turns of a dialogue; between two turns all its processes are stopped. Returns its fate."""
-        run.pause()
+        self.pause(run)
         self.report({"fate": "paused", "status": 0, "seconds": 0.0})
         while True:
-            turn = self.next_job()
+            turn = self.next_job(run)
             if turn is None:
                 return {"fate": "abandoned"}
             if turn["kind"] != "turn":
@@ -141,7 +162,7 @@ class Zygote:
             message[:] = bytes(len(message))
             if ending["fate"] != "paused":
                 return ending
-            run.pause()
+            self.pause(run)
             run.drain()
             self.report({"fate": "paused", "status": 0, "seconds": run.seconds})
 

@@ -29,6 +29,7 @@ SPEC = Spec(
     modules=scoring.SPEC.modules,
     program=Path(__file__).with_name("competition_runner.py"),
     distributions=scoring.SPEC.distributions,
+    sockets=False,
     hidden=scoring.SPEC.hidden,
 )
 ID_NAMES = ("id", "row_id", "submission_id")

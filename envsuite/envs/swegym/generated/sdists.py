@@ -1,7 +1,7 @@
 """Packages of the package index by name: downloads, inspects and describes their source archives.
 
-The code and the tests are guessed from names and paths unless given. pip builds an archive's
-metadata, and so runs its build code, as for an installation; its tests run only in a sandbox.
+The code and the tests are guessed from names and paths unless given. Nothing of an archive runs here:
+its metadata are read from its PKG-INFO, and its tests run only in a sandbox.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from email import message_from_bytes
@@ -20,6 +18,7 @@ from pathlib import Path
 
 from envsuite.envs.swegym.generated import packages
 from envsuite.envs.swegym.generated.packages import Package
+from envsuite.envs.swegym.published import archives
 from envsuite.envs.swegym.tampering import is_test
 from envsuite.errors import DataError, MissingExtra, UsageError
 from envsuite.reading import open_tar
@@ -41,7 +40,6 @@ _NO_CODE = {
     "benchmarks",
     "scripts",
 }
-_OFFLINE = ("Retrying (", "Max retries exceeded", "name resolution", "Failed to establish")
 
 
 def obtain(
@@ -104,38 +102,13 @@ def look(
 
 
 def _fetch(requirement: str, scratch: Path) -> Path:
-    """Downloads a source archive with pip. Raises DataError."""
-    output = _pip("download", "--no-deps", "--no-binary", ":all:", "-d", str(scratch), requirement)
-    archive = next(scratch.glob("*.tar.gz"), None)
-    if archive is not None and not output:
-        return archive
-    if any(word in output for word in _OFFLINE):
-        raise DataError(f"The package index cannot be reached for {requirement}: name a source archive's path instead.")
-    name, _, version = requirement.partition("==")
-    if not output or ("No matching distribution" in output and _on_the_index(name, version)):
+    """Downloads a source archive. Raises DataError."""
+    try:
+        return archives.download(requirement, scratch)
+    except archives.IndexFailure:
         raise DataError(
-            f"{requirement} has no source archive (.tar.gz) on the package index: use another version or package."
-        )
-    if "No matching distribution" in output:
-        raise DataError(f"The package index has no {requirement} for this Python: check the name and the version.")
-    errors = [line.removeprefix("error: ") for line in output.splitlines() if line.lower().startswith("error: ")]
-    raise DataError(f"pip cannot fetch {requirement}: {(errors or output.splitlines())[-1][:200]}")
-
-
-def _on_the_index(name: str, version: str) -> bool:
-    """Returns True if the index has that name and version in any form, wheels included."""
-    with tempfile.TemporaryDirectory() as scratch:
-        requirement = f"{name}=={version}" if version else name
-        return not _pip("download", "--no-deps", "--only-binary", ":all:", "-d", scratch, requirement)
-
-
-def _pip(*words: str) -> str:
-    """Runs pip; returns its error output, '' on success."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--retries", "1", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if "No module named pip" in done.stderr:
-        raise MissingExtra("Fetching a package needs pip, which is not installed: python -m ensurepip")
-    return (done.stderr or done.stdout or f"exit code {done.returncode}") if done.returncode else ""
+            f"The package index cannot be reached for {requirement}: name a source archive's path instead."
+        ) from None
 
 
 # ---- contents of an archive ---------------------------------------------------------------------------------------

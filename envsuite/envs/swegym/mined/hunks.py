@@ -66,6 +66,21 @@ def _changed(path: str, old: list[str], new: list[str]) -> list[FileHunk]:
     return [FileHunk(path, first, last, tuple(new[start:end])) for first, last, start, end in spans]
 
 
+def new_lines(hunks: Iterable[FileHunk]) -> dict[FileHunk, range]:
+    """Returns the numbers, from 1, of each hunk's lines in the new files, to which all `hunks` were applied.
+
+    A hunk that only removes lines has the two lines around them.
+    """
+    shifts: dict[str, int] = {}
+    places = {}
+    for hunk in sorted(hunks, key=lambda hunk: (hunk.path, hunk.start)):
+        first = hunk.start + shifts.get(hunk.path, 0) + 1
+        count = len(hunk.lines)
+        places[hunk] = range(first, first + count) if count else range(first - 1, first + 1)
+        shifts[hunk.path] = shifts.get(hunk.path, 0) + count - (hunk.end - hunk.start)
+    return places
+
+
 def apply(old: Mapping[str, str], hunks: Iterable[FileHunk]) -> dict[str, str | None]:
     """Returns the files that `hunks` change: path -> new text, None for a removed file."""
     by_path: dict[str, list[FileHunk]] = {}

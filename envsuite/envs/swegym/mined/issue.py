@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from envsuite.envs.swegym.generated.issues import LISTED, Check, explain_failure
 from envsuite.envs.swegym.generated.tasks import Symptom
+from envsuite.envs.swegym.mined.excerpt import excerpt_of, parameters_of
 from envsuite.envs.swegym.mined.hunks import FileHunk, split_lines
 
 SHOWN = 2
 """checks that a text shows"""
-SETUP, SETUP_LINES = 1200, 25
-"""characters and lines of the statements up to a check"""
 COPY = 7
 """consecutive words that count as a copy"""
 _TERMS = 6
@@ -31,6 +29,9 @@ _KINDS = {
     "add": "an addition",
     "change": "a change of behaviour",
 }
+_NO_WARNING = re.compile(r"It raises `(?:AssertionError: )?(\w+) not triggered.*`\.", re.DOTALL)
+_CONDITION = re.compile(r"The check is false: `(?:False is not true|True is not false)`\.")
+_MISSING_ERROR = "No error is raised, and one is due."
 _WORDS = {
     "fix": r"fix\w*|bug\w*|correct\w*|regression|crash\w*|handle[sd]?|properly|wrong\w*|no longer|resolve\w*",
     "add": r"add\w*|new|support\w*|introduc\w*|implement\w*|allow\w*|enable\w*|feature",
@@ -74,40 +75,31 @@ def checks(files: Mapping[str, str], tests: Sequence[str], symptoms: Sequence[Sy
 
 
 def _with_raised(check: Check) -> Check:
-    """Returns a check whose finding says that an error is raised if its name does not end like an error's."""
-    raised = _RAISED.fullmatch(check.finding)
-    return replace(check, finding=f"It raises `{raised[1]}`.") if raised else check
+    """Returns a check with a finding in plain words: errors with names of their own, and unittest's messages."""
+    finding = check.finding
+    if raised := _RAISED.fullmatch(finding):
+        finding = f"It raises `{raised[1]}`."
+    elif warning := _NO_WARNING.fullmatch(finding):
+        finding = f"No `{warning[1]}` is issued, but one should be."
+    elif _CONDITION.fullmatch(finding):
+        finding = "The condition does not hold."
+    elif finding == _MISSING_ERROR:
+        finding = "No error is raised, but one should be."
+    return replace(check, finding=finding)
 
 
 def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Check:
     """Returns a check with the statements of its test that come before it, because the agent has no such test.
 
-    A check stays as it is if its test is not found, or if these statements are long.
+    A check stays as it is if its test is not found, or if these statements are long. Its statement becomes '' if
+    the values of the test's parameters are not known.
     """
-    path, _, name = symptom.test.partition("::")
-    test = re.sub(r"\[.*", "", name, flags=re.DOTALL).rpartition("::")[2]
-    text = files.get(path, "")
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError):
-        return check
-    lines = text.splitlines()
-    for function in nodes:
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.name != test:
-            continue
-        before = []
-        for node in function.body:
-            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-                before.append(node)
-            inside = lines[node.lineno - 1 : node.end_lineno]
-            if symptom.code and any(line.strip().startswith(symptom.code) for line in inside):
-                source = textwrap.dedent("\n".join(lines[before[0].lineno - 1 : node.end_lineno]))
-                if len(source) <= SETUP and len(source.splitlines()) <= SETUP_LINES:
-                    parameters = [
-                        line for line in check.statement.splitlines()[:1] if line.startswith("# parameters: ")
-                    ]
-                    return replace(check, statement="\n".join([*parameters, source]))
-    return check
+    text = files.get(symptom.test.partition("::")[0], "")
+    parameters = parameters_of(text, symptom.test)
+    if parameters is None:
+        return replace(check, statement="")
+    excerpt = excerpt_of(text, symptom.test, symptom.code)
+    return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check
 
 
 def relevant_note(notes: Sequence[str], names: set[str], tests: Sequence[str], paths: Iterable[str]) -> str:
@@ -151,16 +143,27 @@ def terms_of(note: str, avoid: set[str]) -> list[str]:
 
 def statement(title: str, shown: Sequence[Check], note: str, names: set[str]) -> str:
     """Returns the text of an issue."""
-    parts = [f"{title} does not do what it should."]
+    parts = [f"{title} {_summary(shown[0].finding)}"]
     parts += ["This check fails:\n\n" + check.text() for check in shown]
     kind = _KINDS.get(kind_of(note), "")
     terms = terms_of(note, names)
     if kind:
-        facts = f"The release notes of the next version list {kind} here"
-        facts += f"; they mention {', '.join(f'`{term}`' for term in terms)}." if terms else "."
+        facts = f"The release notes of the next version list this as {kind}"
+        facts += f" and mention {', '.join(f'`{term}`' for term in terms)}." if terms else "."
         parts.append(facts)
     parts.append("Change the package itself so that this works, and break nothing that works now.")
     return "\n\n".join(parts)
+
+
+def _summary(finding: str) -> str:
+    """Returns the end of an issue's first sentence."""
+    if finding.startswith("It raises "):
+        return "does not work in the following case: it raises an error."
+    if finding.startswith("No error "):
+        return "does not reject input that it should reject."
+    if finding.startswith("Got: "):
+        return "does not return the right value in the following case."
+    return "does not behave as it should in the following case."
 
 
 def hints(tests: Sequence[str], paths: Sequence[str], names: set[str]) -> str:

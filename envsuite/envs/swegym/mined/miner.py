@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -21,8 +21,8 @@ from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym.generated import suite
-from envsuite.envs.swegym.mined.releases import Release, ReleasePair, archives_of, check_licence, obtain
-from envsuite.envs.swegym.mined.search import Search
+from envsuite.envs.swegym.mined.releases import Hopeless, Release, ReleasePair, archives_of, check_licence, obtain
+from envsuite.envs.swegym.mined.search import Search, TimedOut
 from envsuite.envs.swegym.mined.verification import CandidateRejected, verify
 from envsuite.envs.swegym.published.archives import IndexFailure
 from envsuite.errors import DataError, EngineFailure
@@ -33,6 +33,8 @@ JOURNAL = "journal.jsonl"
 RECORDS = "records.jsonl"
 FORMAT = 1
 """version of the miner; a journal of another version is not continued"""
+HOPELESS = 3
+"""pairs of which no test runs, after which the package is given up"""
 
 
 @dataclass
@@ -54,6 +56,9 @@ class PairResult:
     """per record: whether a part of its gold patch resolves it"""
     seconds: float = 0.0
     format: int = FORMAT
+
+
+Show = Callable[[PairResult], None]
 
 
 class MiningJournal:
@@ -101,100 +106,147 @@ class MiningPlan:
     archives: Path | None = None
     """folder of source archives, instead of the package index"""
     seconds: float = float("inf")
+    suite_seconds: float = 30.0
+    """that one run of a package's tests may take"""
 
 
-def mine(plan: MiningPlan, folder: Path, show: Callable[[PairResult], None] = lambda result: None) -> MiningJournal:
+def mine(plan: MiningPlan, folder: Path, show: Show = lambda result: None) -> MiningJournal:
     """Mines packages in parallel, resumes an earlier run in `folder`, and writes its records.
 
     `show` is called with each new result. A pair on which a sandbox fails has none, and the next run tries it again.
+    A pair that times out is repeated after the other pairs of its package, and has a result only then.
     Raises EngineFailure if no sandbox works.
     """
     journal, driver, end = MiningJournal(folder), drivers.choose(), time.monotonic() + plan.seconds
     stopped = threading.Event()
 
+    def is_over() -> bool:
+        return stopped.is_set() or time.monotonic() >= end
+
     def one(name: str) -> None:
-        _mine_package(name, plan, journal, driver, end, stopped, show)
+        if (name, "", "") not in journal.done and not is_over():
+            _PackageMiner(name, plan, journal, driver, stopped, show).run(is_over)
 
     with ThreadPoolExecutor(plan.workers) as threads:
         try:
             for _ in threads.map(one, dict.fromkeys(plan.packages)):
                 pass  # raises the errors of workers
         finally:
-            stopped.set()  # after Ctrl-C or an error, other workers finish only the pair in hand
+            stopped.set()  # after Ctrl-C or an error, the workers end with the next run of tests
             threads.shutdown(cancel_futures=True)
             write_records(journal, folder / RECORDS)
     return journal
 
 
-def _mine_package(
-    name: str,
-    plan: MiningPlan,
-    journal: MiningJournal,
-    driver: str,
-    end: float,
-    stopped: threading.Event,
-    show: Callable[[PairResult], None],
-) -> None:
-    def is_over() -> bool:
-        return stopped.is_set() or time.monotonic() >= end
+class _PackageMiner:
+    """Mines the pairs of one package, newest first; pairs that timed out get a second and last try at the end."""
 
-    def note(result: PairResult) -> None:
-        if stopped.is_set():  # the signal may have ended programs that the pair needed
+    def __init__(
+        self,
+        name: str,
+        plan: MiningPlan,
+        journal: MiningJournal,
+        driver: str,
+        stopped: threading.Event,
+        show: Show,
+    ) -> None:
+        self.name, self.plan, self.journal, self.driver = name, plan, journal, driver
+        self.stopped = stopped.is_set
+        self.show: Show = lambda result: None if self.stopped() else show(result)
+        self.pools: dict[tuple[str, ...], list[Pool]] = {}
+        self.newer: tuple[str | Path, Release] | None = None
+        """the release that was read last, which is the newer one of the next pair"""
+        self.timed_out = 0
+        self.hopeless = 0
+        """pairs of which no test can run"""
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        def note(result: PairResult) -> None:
+            if not self.stopped():  # the signal may have ended programs that the pair needed
+                self.journal.add(result)
+                self.show(result)
+
+        began = time.monotonic()
+        try:
+            sources = archives_of(self.name, self.plan.archives, self.plan.releases + 1)
+        except IndexFailure as error:  # no result: the next run tries again
+            self.show(PairResult(self.name, reason=str(error)))
             return
-        journal.add(result)
-        show(result)
+        except DataError as error:
+            note(PairResult(self.name, reason=str(error), seconds=round(time.monotonic() - began, 1)))
+            return
+        waiting = deque((old, new, False) for old, new in reversed(list(pairwise(sources))))
+        try:
+            while waiting and not is_over() and self.journal.count(self.name) < self.plan.most:
+                old, new, last_try = waiting.popleft()
+                if (self.name, _version(old), _version(new)) in self.journal.done:
+                    continue
+                try:
+                    note(self._mine(old, new, last_try))
+                except TimedOut as error:
+                    waiting.append((old, new, True))
+                    self.timed_out += 1
+                    reason = f"{error}; another try follows"
+                    self.show(PairResult(self.name, _version(old), _version(new), reason=reason))
+                    if self.timed_out >= HOPELESS:
+                        reason = f"left for another run, because {HOPELESS} pairs timed out"
+                        self.show(PairResult(self.name, reason=reason))
+                        return
+                except (IndexFailure, EngineFailure) as error:  # no result: the next run tries again
+                    self.show(PairResult(self.name, _version(old), _version(new), reason=str(error)))
+                if self.hopeless >= HOPELESS:
+                    note(PairResult(self.name, reason=f"given up after {HOPELESS} pairs of which no test runs"))
+                    return
+        finally:
+            for pool in (pool for group in self.pools.values() for pool in group):
+                pool.close()
 
-    if (name, "", "") in journal.done or is_over():
-        return
-    began = time.monotonic()
-    try:
-        sources = archives_of(name, plan.archives, plan.releases + 1)
-    except IndexFailure as error:  # no result: the next run tries again
-        show(PairResult(name, reason=str(error)))
-        return
-    except DataError as error:
-        note(PairResult(name, reason=str(error), seconds=round(time.monotonic() - began, 1)))
-        return
-    pools: dict[tuple[str, ...], list[Pool]] = {}
-    newer: Release | None = None
-    try:
-        for old, new in reversed(list(pairwise(sources))):
-            titles = (_version(old), _version(new))
-            if is_over() or journal.count(name) >= plan.most:
-                return
-            if (name, *titles) in journal.done:
-                newer = None
-                continue
-            began = time.monotonic()
-            result = PairResult(name, *titles)
-            try:
-                release = newer or obtain(new)
-                newer = None
-                newer = obtain(old)
-                pair = ReleasePair(newer, release)
-                result.licence = newer.package.licence
-                check_licence(result.licence, newer.package.title)
-                pair.check()
-                needs = tuple(sorted({*pair.old.package.needs, *pair.new.package.needs}))
-                if needs not in pools:
-                    pools[needs] = suite.pools(driver, 1, needs)[:2]
-                _mine_pair(pair, pools[needs], driver, plan.most - journal.count(name), result)
-            except (IndexFailure, EngineFailure) as error:  # no result: the next run tries again
-                show(PairResult(name, *titles, reason=str(error)))
-                newer = None
-                continue
-            except DataError as error:
-                result.reason = str(error)
-            result.seconds = round(time.monotonic() - began, 1)
-            note(result)
-    finally:
-        for pool in (pool for group in pools.values() for pool in group):
-            pool.close()
+    def _mine(self, old: str | Path, new: str | Path, last_try: bool) -> PairResult:
+        """Returns the result of one pair. Raises TimedOut before the last try, IndexFailure, EngineFailure."""
+        began = time.monotonic()
+        result = PairResult(self.name, _version(old), _version(new))
+        try:
+            pair = self._read(old, new)
+            result.licence = pair.old.package.licence
+            check_licence(result.licence, pair.old.package.title)
+            pair.check()
+            needs = tuple(sorted({*pair.old.package.needs, *pair.new.package.needs}))
+            if needs not in self.pools:
+                self.pools[needs] = suite.pools(self.driver, 1, needs)[:2]
+            most = self.plan.most - self.journal.count(self.name)
+            _mine_pair(
+                Search(pair, self.pools[needs], self.plan.suite_seconds, self.stopped),
+                self.driver,
+                most,
+                result,
+                last_try,
+            )
+        except (IndexFailure, EngineFailure):
+            raise
+        except TimedOut as error:
+            if not last_try:
+                raise
+            result.reason = str(error)
+        except DataError as error:
+            result.reason = str(error)
+            if isinstance(error, Hopeless):
+                self.hopeless += 1
+        result.seconds = round(time.monotonic() - began, 1)
+        return result
+
+    def _read(self, old: str | Path, new: str | Path) -> ReleasePair:
+        known, self.newer = self.newer, None
+        release = known[1] if known and known[0] == new else obtain(new)
+        self.newer = old, obtain(old)
+        return ReleasePair(self.newer[1], release)
 
 
-def _mine_pair(pair: ReleasePair, pools: Sequence[Pool], driver: str, most: int, result: PairResult) -> None:
-    """Fills in a pair's result. Raises DataError if it has no candidates."""
-    search = Search(pair, pools)
+def _mine_pair(search: Search, driver: str, most: int, result: PairResult, last_try: bool) -> None:
+    """Fills in a pair's result.
+
+    Raises DataError if it has no candidates, TimedOut if a suite or, unless this is the last try,
+    the verification of a candidate does not end in time.
+    """
     rejected: Counter[str] = Counter()
     try:
         for candidate in search.candidates():
@@ -205,6 +257,11 @@ def _mine_pair(pair: ReleasePair, pools: Sequence[Pool], driver: str, most: int,
                 verified = verify(candidate, driver)
             except CandidateRejected as reason:
                 rejected[str(reason)] += 1
+                continue
+            except TimedOut as error:
+                if not last_try:
+                    raise
+                rejected[str(error)] += 1
                 continue
             except DataError as error:
                 rejected[str(error)[:120]] += 1

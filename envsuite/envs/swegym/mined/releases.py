@@ -24,9 +24,15 @@ from envsuite.reading import open_tar
 
 PERMISSIVE = re.compile(r"\b(MIT|BSD|Apache|ISC|Unlicense|Expat|0BSD|PSF|Python Software|CC0|Zlib|Public Domain)", re.I)
 RESTRICTIVE = re.compile(r"GPL|MPL|Mozilla|EUPL|CDDL|AGPL|Affero|General Public|proprietary", re.I)
+_CURE = re.compile(r": (?:name|use another)\b.*", re.DOTALL)
+"""end of a message about flags that other commands have"""
 _CHANGELOG = re.compile(r"(changelog|changes|history|news|release[-_ ]?notes?|whatsnew)[\w.-]*$", re.I)
 _HEAVY = {"numpy", "scipy", "pandas", "torch", "tensorflow", "matplotlib", "django", "sqlalchemy", "lxml", "ray"}
 """distributions that are not installed for a test: tests that need them are skipped, or fail on both sides"""
+
+
+class Hopeless(DataError):
+    """A reason that most likely holds for the package's other releases, too: no test of it can run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +95,9 @@ def _collected(texts: Mapping[str, str], package: Package) -> tuple[str, ...]:
 
 
 def check_licence(licence: str, title: str) -> None:
-    """Raises DataError unless a licence from a package's metadata is permissive."""
+    """Raises Hopeless unless a licence from a package's metadata is permissive."""
     if RESTRICTIVE.search(licence) or not PERMISSIVE.search(licence):
-        raise DataError(f"The licence of {title} is not known to be permissive: {licence}.")
+        raise Hopeless(f"The licence of {title} is not known to be permissive: {licence}.")
 
 
 def _imported(texts: Mapping[str, str], package: Package) -> set[str]:
@@ -155,6 +161,18 @@ class ReleasePair:
         return split(self.old.code, self.new.code)
 
     @cached_property
+    def changed_modules(self) -> list[str]:
+        """Test modules that are new or differ; none (for all of them) if other files of the tests differ."""
+        old, new = self.old.tests, self.new.tests
+        changed = [path for path, text in new.items() if old.get(path) != text]
+        return changed if all(map(is_test_module, changed)) else []
+
+    def is_run(self, module: str) -> bool:
+        """Returns True if a recipe of the old release can name the test module: it has it, or a folder for it."""
+        roots = self.old.package.tests
+        return module in self.old.tests or any(module.startswith(f"{root}/") for root in roots)
+
+    @cached_property
     def base(self) -> dict[str, str]:
         """The old release with the tests of the new one."""
         files = {path: text for path, text in self.old.texts.items() if not is_test_file(self.old.package, path)}
@@ -189,7 +207,9 @@ def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Pat
     Raises DataError.
     """
     if folder is None:
-        return [f"{name}=={version}" for version in archives.releases(name)[-most:]]
+        requirements = [f"{name}=={version}" for version in archives.releases(name)[-most:]]
+        archives.prefetch(requirements)
+        return requirements
     from packaging.version import InvalidVersion, Version
 
     pattern = re.compile(rf"{re.escape(name)}-([\w.]+)\.tar\.gz")
@@ -204,11 +224,12 @@ def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Pat
 
 
 def obtain(source: str | Path) -> Release:
-    """Reads a release: an archive, or a requirement that pip downloads. Raises DataError, MissingExtra."""
+    """Reads a release: an archive, or a requirement that is downloaded. Raises Hopeless, DataError."""
+    archive = source if isinstance(source, Path) else archives.fetch(source)
     try:
-        return read(source if isinstance(source, Path) else archives.fetch(source))
-    except MissingExtra as error:
-        raise DataError(str(error)) from None
+        return read(archive)
+    except (MissingExtra, DataError) as error:
+        raise Hopeless(_CURE.sub("", str(error))) from None
 
 
 def checksum(archive: Path) -> str:

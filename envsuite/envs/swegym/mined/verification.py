@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +20,13 @@ from envsuite.envs.swegym.grading import between_markers
 from envsuite.envs.swegym.mined import issue
 from envsuite.envs.swegym.mined.hunks import FileHunk, apply
 from envsuite.envs.swegym.mined.releases import Release, checksum, is_test_module
-from envsuite.envs.swegym.mined.search import BugCandidate
+from envsuite.envs.swegym.mined.search import BugCandidate, TimedOut
 from envsuite.envs.swegym.problems import Changes
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.problem import PublishedProblem
 from envsuite.envs.swegym.published.records import Record
 from envsuite.envs.swegym.published.repos import test_files
+from envsuite.sandbox.protocol import Fate
 
 SECONDS = 120.0
 """wall clock of one run of a suite"""
@@ -50,8 +51,14 @@ class Verified:
     """None if that was not graded"""
 
 
-def recipe_of(release: Release) -> dict[str, Any]:
-    """Returns the recipe of a release: its archive, pins of the installed requirements, and the test command."""
+def recipe_of(release: Release, tests: Iterable[str] = ()) -> dict[str, Any]:
+    """Returns the recipe of a release: its archive, pins of the installed requirements, and the test command.
+
+    `tests`: modules that are run, as SWE-bench runs those of the test patch; the whole suite if the release lacks one.
+    """
+    modules = sorted(set(tests))
+    if not modules or not all(path in release.tests for path in modules):
+        modules = list(release.package.tests)
     package = release.package
     local = release.archive.parent.parent.name != "archives"
     requirement = str(release.archive.resolve()) if local else f"{package.name}=={package.version}"
@@ -62,20 +69,21 @@ def recipe_of(release: Release) -> dict[str, Any]:
         "pins": [f"{name}=={importlib.metadata.version(name)}" for name in ("pytest", *package.needs)],
         "env": {"PYTHONPATH": ":".join(roots), "PYTHONDONTWRITEBYTECODE": "1"},
         "test_cmd": COMMAND,
-        "directives": " ".join(package.tests),
+        "parser": "pytest_subtests",
+        "directives": " ".join(modules),
     }
 
 
 def verify(candidate: BugCandidate, driver: str) -> Verified:
     """Returns the verified record of a candidate.
 
-    Raises CandidateRejected with the reason, DataError, EngineFailure.
+    Raises CandidateRejected with the reason, TimedOut, DataError, EngineFailure.
     """
     pair = candidate.pair
     changes = candidate.changes
     patch = diff_of(_encoded(pair.old.texts), {path: _bytes(text) for path, text in changes.items()})
     package = pair.old.package
-    recipe = recipe_of(pair.old)
+    recipe = recipe_of(pair.old, (test.partition("::")[0] for test in candidate.repaired))
     digest = hashlib.sha256(patch.encode()).hexdigest()[:8]
     draft = Record(
         instance_id=f"pypi__{package.name}-{pair.new.package.version}-{digest}",
@@ -173,15 +181,20 @@ def _complete(test: str) -> bool:
 
 
 def _grade(problem: PublishedProblem, changes: Changes, useless: bool = False) -> dict[str, str]:
-    """Grades changes and returns the statuses of their run. Raises CandidateRejected for a wrong verdict."""
+    """Grades changes and returns the statuses of their run.
+
+    Raises CandidateRejected for a wrong verdict, TimedOut.
+    """
     report = problem.judge(changes, SECONDS)
+    if report.fault == Fate.TIMEOUT:
+        raise TimedOut(f"the recipe's run takes more than {SECONDS:g} s")
     if report.fault:
         raise CandidateRejected(f"the judge refuses it ({report.fault.partition(':')[0]})")
     if useless and report.fail_to_pass:
-        raise CandidateRejected("unstable")
+        raise CandidateRejected("a repaired test passes without the change")
     if not useless and not report.fail_to_pass:
         raise CandidateRejected("the recipe's run does not confirm it")
-    return PARSERS["pytest"](between_markers(problem.test_log[0]) or "")
+    return PARSERS[problem.row.parser](between_markers(problem.test_log[0]) or "")
 
 
 def _texts(candidate: BugCandidate) -> tuple[str, str]:

@@ -1,19 +1,17 @@
-"""Source archives of the package index: `releases` lists versions, `fetch` downloads one with pip into the cache.
+"""Source archives of the package index: `releases` lists versions, `fetch` downloads one into the cache.
 
-pip builds the metadata of an archive, and so runs its build code, as for an installation. Build
-backends come from one virtual environment in the cache (`BACKENDS`), because pip would otherwise
-install them again for every archive.
+Nothing of an archive runs here: `index_client` downloads it without building its metadata.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 
 from envsuite.cache import cache_dir, write_atomically
@@ -21,20 +19,9 @@ from envsuite.errors import DataError, MissingExtra
 from envsuite.reading import open_tar
 from envsuite.sandbox.inside import archive
 
-BACKENDS = (
-    "setuptools<81",
-    "wheel",
-    "setuptools-scm",
-    "hatchling",
-    "hatch-vcs",
-    "hatch-fancy-pypi-readme",
-    "flit-core",
-    "poetry-core",
-    "pdm-backend",
-)
-"""what most packages are built with; setuptools 81 lacks pkg_resources, which older ones import"""
+CLIENT = Path(__file__).with_name("index_client.py")
 _PATIENCE = 600.0
-"""seconds for one call of pip"""
+"""seconds for one call of the client"""
 _LASTING = 86_400.0
 """seconds for which a list of releases is not asked for again"""
 _OFFLINE = ("Retrying (", "Max retries exceeded", "name resolution", "Failed to establish")
@@ -55,7 +42,8 @@ def releases(name: str) -> list[str]:
     if answer.exists() and time.time() - answer.stat().st_mtime < _LASTING:
         output = answer.read_text()
     else:
-        output = _pip(sys.executable, "index", "versions", name)
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
+        output = _run(*pip, "index", "versions", name)
         write_atomically(answer, output)
     match = re.search(r"^Available versions: (.+)$", output, re.MULTILINE)
     if match is None:
@@ -80,15 +68,30 @@ def fetch(requirement: str) -> Path:
 
     if requirement.endswith(".tar.gz") and Path(requirement).is_file():
         return Path(requirement)
-    folder = cache_dir("swegym", "archives", re.sub(r"[^\w.=+-]", "_", requirement))
+    folder = _folder(requirement)
     with FileLock(folder / "lock"):
-        archives = list(folder.glob("*.tar.gz"))
-        if not archives:
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                downloaded = _download(requirement, Path(scratch))
-                downloaded.rename(folder / downloaded.name)
-            archives = list(folder.glob("*.tar.gz"))
-    return archives[0]
+        if cached := next(folder.glob("*.tar.gz"), None):
+            return cached
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            downloaded = download(requirement, Path(scratch))
+            return downloaded.rename(folder / downloaded.name)
+
+
+def prefetch(requirements: Sequence[str]) -> None:
+    """Downloads the archives that the cache lacks in one call, which is faster than one call for each.
+
+    A missing archive is passed over; `fetch` raises the reason. Raises IndexFailure without a connection.
+    """
+    missing = [text for text in requirements if not any(_folder(text).glob("*.tar.gz"))]
+    if missing:
+        with tempfile.TemporaryDirectory(dir=cache_dir("swegym", "archives")) as scratch:
+            for text, answer in _download(missing, Path(scratch)).items():
+                if isinstance(answer, Path):
+                    answer.replace(_folder(text) / answer.name)
+
+
+def _folder(requirement: str) -> Path:
+    return cache_dir("swegym", "archives", re.sub(r"[^\w.=+-]", "_", requirement))
 
 
 def extract(source: Path, target: Path) -> None:
@@ -102,55 +105,43 @@ def extract(source: Path, target: Path) -> None:
         tops[0].rename(target)
 
 
-def _download(requirement: str, folder: Path) -> Path:
-    python = _backends()
-    command = ["download", "-q", "--ignore-requires-python", "--no-deps", "--no-binary", ":all:", "-d", str(folder)]
-    reason = ""
-    for options in (["--no-build-isolation"], []):  # the second installs a backend that is not in BACKENDS
-        try:
-            _pip(python, *command, *options, requirement)
-        except IndexFailure:
-            raise
-        except DataError as error:
-            reason = str(error)
-        if downloaded := next(folder.glob("*.tar.gz"), None):
-            return downloaded
-        if "No matching distribution" in reason:
-            break
-    raise DataError(reason or f"{requirement} has no .tar.gz source archive on the package index.")
+def download(requirement: str, folder: Path) -> Path:
+    """Downloads the source archive of NAME or NAME==VERSION into a folder, and runs nothing of it.
+
+    Raises DataError if the index has none, IndexFailure without a connection.
+    """
+    answer = _download([requirement], folder)[requirement]
+    if isinstance(answer, Path):
+        return answer
+    raise DataError(answer)
 
 
-@lru_cache(maxsize=1)
-def _backends() -> str:
-    """Returns the interpreter of the virtual environment with `BACKENDS`, which is made once."""
-    from filelock import FileLock
-
-    home = cache_dir("swegym", "backends", sys.implementation.cache_tag or "python")
-    python = home / "venv" / "bin" / "python"
-    with FileLock(home / "lock"):
-        if not (home / "ready").exists():
-            shutil.rmtree(home / "venv", ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", str(home / "venv")], check=True)
-            _pip(str(python), "install", "-q", *BACKENDS)
-            (home / "ready").touch()
-    return str(python)
+def _download(requirements: Sequence[str], folder: Path) -> dict[str, Path | str]:
+    """Returns the downloaded archive of each requirement, or the reason why there is none."""
+    answers = [json.loads(line) for line in _run(sys.executable, str(CLIENT), str(folder), *requirements).splitlines()]
+    return {
+        answer["requirement"]: Path(answer["path"]) if "path" in answer else str(answer["error"]) for answer in answers
+    }
 
 
-def _pip(python: str, *words: str) -> str:
-    """Runs pip and returns its output. Raises DataError with its last error, MissingExtra without pip."""
-    command = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
+def _run(*command: str) -> str:
+    """Runs a client of the package index about its last argument, and returns its output.
+
+    Raises DataError with its last error, MissingExtra without pip.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, errors="replace")
     except subprocess.TimeoutExpired:
-        raise IndexFailure(f"`pip {' '.join(words[:1])}` took more than {_PATIENCE:g} s for {words[-1]}.") from None
-    if not done.returncode:
+        raise IndexFailure(f"The package index took more than {_PATIENCE:g} s for {command[-1]}.") from None
+    offline = any(word in done.stderr for word in _OFFLINE)
+    if not done.returncode and not (offline and '"error"' in done.stdout):
         return done.stdout
     if "No module named pip" in done.stderr:
         raise MissingExtra("Fetching a package needs pip, which is not installed: python -m ensurepip")
     if done.returncode < 0:
-        raise IndexFailure(f"`pip {' '.join(words[:1])}` was ended by signal {-done.returncode} for {words[-1]}.")
-    if any(word in done.stderr for word in _OFFLINE):
-        raise IndexFailure(f"The package index cannot be reached: `pip {' '.join(words)}` failed.")
+        raise IndexFailure(f"pip was ended by signal {-done.returncode} for {command[-1]}.")
+    if offline:
+        raise IndexFailure(f"The package index cannot be reached for {command[-1]}: check the connection.")
     errors = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
     named = [line.removeprefix("ERROR: ") for line in errors if line.lower().startswith("error: ")]
-    raise DataError(f"pip fails ({words[-1]}): {(named or errors or [str(done.returncode)])[-1][:200]}")
+    raise DataError(f"pip fails ({command[-1]}): {(named or errors or [str(done.returncode)])[-1][:200]}")

@@ -14,6 +14,7 @@ Statuses = dict[str, str]
 
 _COLOUR = re.compile(r"\[\d+m")  # its escape character is removed with the control characters
 _CONTROL = dict.fromkeys(range(1, 32))
+_SUBTEST = re.compile(r"SUBFAILED.* (\S+\.py::\S+)(?: - .*)?$")
 _OPTIONS = re.compile(r"(.*?)\[(.*)\]")
 
 
@@ -24,6 +25,15 @@ def pytest(log: str) -> Statuses:
         words = _words(line)
         if line.startswith(STATUSES) and len(words) > 1 and not _counts_skips(words):
             statuses[words[1]] = words[0]
+    return statuses
+
+
+def pytest_subtests(log: str) -> Statuses:
+    """Parses like `pytest`; a test with a failing subtest has failed, although pytest 9 also reports it as passed."""
+    statuses = pytest(log)
+    for line in log.split("\n"):
+        if match := _SUBTEST.match(line):
+            statuses[match[1]] = "FAILED"
     return statuses
 
 
@@ -162,6 +172,7 @@ def _words(line: str) -> list[str]:
 
 PARSERS: dict[str, Callable[[str], Statuses]] = {
     "pytest": pytest,
+    "pytest_subtests": pytest_subtests,
     "pytest_options": pytest_options,
     "pytest_plain": pytest_plain,
     "pytest_progress": pytest_progress,

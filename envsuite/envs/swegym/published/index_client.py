@@ -1,0 +1,76 @@
+"""Program that downloads source archives with pip's client of the package index, and builds nothing.
+
+    python index_client.py FOLDER NAME[==VERSION] ...
+
+`pip download` builds the metadata of an archive and so runs code from it. This program uses the same
+client with the same configuration (indexes, certificates, proxies), checks the index's hash, and
+never opens an archive. It prints one JSON object per requirement, with the archive's `path` or an `error`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pip._internal.commands import create_command
+from pip._vendor.packaging.requirements import Requirement
+
+
+def download(folder: Path, texts: Sequence[str]) -> Iterator[tuple[str, Path | LookupError]]:
+    """Yields each requirement with its newest source archive, or with the reason why there is none."""
+    command: Any = create_command("download")
+    options, _ = command.parse_args(["--no-input", "-d", str(folder), *texts])
+    with command.main_context():
+        session = command.get_default_session(options)
+        finders = [
+            command._build_package_finder(options=options, session=session, ignore_requires_python=ignore)
+            for ignore in (False, True)
+        ]
+        for text in texts:
+            requirement = Requirement(text)
+            try:
+                link = _newest(finders[bool(requirement.specifier)], requirement, text)
+            except LookupError as error:
+                yield text, error
+                continue
+            answer = session.get(link.url_without_fragment, headers={"Accept-Encoding": "identity"})
+            answer.raise_for_status()
+            if link.hash and hashlib.new(link.hash_name or "", answer.content).hexdigest() != link.hash:
+                raise OSError(f"{link.filename} does not have the {link.hash_name} hash that the package index states.")
+            path = folder / link.filename
+            path.write_bytes(answer.content)
+            yield text, path
+
+
+def _newest(finder: Any, requirement: Requirement, text: str) -> Any:
+    """Returns pip's link to the newest source archive, preferably not a withdrawn one. Raises LookupError."""
+    candidates = finder.find_all_candidates(requirement.name)
+    versions = set(requirement.specifier.filter(str(candidate.version) for candidate in candidates))
+    if not versions:
+        raise LookupError(f"The package index has no {text} for this Python: check the name and the version.")
+    archives = [
+        candidate
+        for candidate in candidates
+        if str(candidate.version) in versions and candidate.link.filename.endswith(".tar.gz")
+    ]
+    if not archives:
+        raise LookupError(
+            f"{text} has no source archive (.tar.gz) on the package index: use another version or package."
+        )
+    return max(archives, key=lambda candidate: (not candidate.link.is_yanked, candidate.version)).link
+
+
+def main(folder: Path, texts: Sequence[str]) -> None:
+    logging.basicConfig(level=logging.WARNING)  # prints a lost connection, which the client does not raise
+    for text, result in download(folder, texts):
+        answer = {"path": str(result)} if isinstance(result, Path) else {"error": str(result)}
+        print(json.dumps({"requirement": text, **answer}), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
