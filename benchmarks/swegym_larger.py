@@ -91,11 +91,20 @@ def verdicts(rows: Sequence[dict[str, Any]]) -> list[str]:
     graded: Counter[str] = Counter()
     resolved: Counter[str] = Counter()
     for row in rows:
-        for name, results in row["verdicts"].items() if "task" in row else ():
+        for name, results in row["verdicts"].items():
             graded[name] += len(results)
             resolved[name] += sum(results)
     names = ("gold patch", "no change", "empty line", "partial fix", "stub")
     return table(("submission", "graded", "resolved"), [(name, graded[name], resolved[name]) for name in names])
+
+
+def decision(row: dict[str, Any], listed: set[str]) -> str:
+    """Returns what became of a verified candidate."""
+    return (
+        "kept"
+        if row["task"]["id"] in listed
+        else "left out: its issue tells too little, or its function has a task already"
+    )
 
 
 def play(folder: Path, tasks: Sequence[GeneratedTask], seconds: float) -> dict[tuple[str, str], bool]:
@@ -148,7 +157,8 @@ def main() -> None:
             if (task.instance_id, player) in results:
                 played[player] += 1
                 won[player] += results[task.instance_id, player]
-    reasons = Counter(row.get("no", "kept") for row in rows)
+    reasons = Counter(row.get("no") or decision(row, {task.instance_id for task in listed}) for row in rows)
+    shipped = [row for row in rows if "task" in row and row["task"]["id"] in library.larger_tasks()]
     seconds = [row["seconds"] for row in rows]
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     page = [
@@ -156,9 +166,9 @@ def main() -> None:
         f"{library.MANIFEST.name} takes {library.MANIFEST.stat().st_size} bytes.",
         *("", "## What was tried", "", *by_operator(rows)),
         *table(("decision", "count"), reasons.most_common()),
-        f"{sum(seconds):.0f} s for {len(rows)} candidates, one at a time: {sum(seconds) / len(rows):.1f} s each, and "
-        f"{sum(seconds) / max(1, reasons['kept']):.1f} s per task kept, on a crowded machine of two cores.",
-        *("", "## The judge's verdicts", "", *verdicts(rows)),
+        f"{sum(seconds) / len(rows):.0f} s each, {sum(seconds) / max(1, reasons['kept']):.0f} s per task kept, "
+        "two at the same time, on a crowded machine of two cores.",
+        *("", "## The judge's verdicts", "", *verdicts(shipped)),
         *(
             "## Played",
             "",
