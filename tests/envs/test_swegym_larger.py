@@ -120,7 +120,7 @@ def test_the_shipped_tasks_are_what_they_say():
     assert library.MANIFEST.stat().st_size < 200_000
     assert not set(listed) & {task.instance_id for task in tasks.manifest()}
     kinds = {(task.package.split, library.kind_of(task.bugs)) for task in listed.values()}
-    assert kinds == {(split, kind) for split in ("train", "test") for kind in library.KINDS}
+    assert kinds == {(split, kind) for split in ("train", "test") for kind in library.KINDS} - {("test", "feature")}
     for task in listed.values():
         assert task.fail_to_pass and task.pass_to_pass and task.symptoms
         assert len(task.fail_to_pass) <= generator.SHARE * len(task.fail_to_pass + task.pass_to_pass)
@@ -185,7 +185,7 @@ def test_the_judge_tells_the_gold_patch_of_a_compound_from_its_parts():
 
 
 def test_a_missing_feature_is_played_with_its_tests_in_the_copy_and_won_by_the_expert():
-    env = registry.build("SWEGym-feature-v0", package=("uritemplate",))
+    env = registry.build("SWEGym-feature-v0", package=("isodate",))
     try:
         text, info = env.reset(seed=0)
         assert "lacks a feature" in text and info["labels"]["task_type"] == "feature"

@@ -72,13 +72,11 @@ for _version in (0, 1):
         _add(_level, _text, _level, _ids, _version, **_knobs)
         _add(f"{_level}-train", f"{_text}; the packages to train on", "", _ids, _version, **_knobs, split="train")
     _add("b3", f"three bugs, each of them needed{_known}", version=_version, bugs=3, split="all")
-for _level, _knobs in LARGER.items():
-    _ids = {"test": f"SWEGym-{_level}-v0", "train": f"SWEGym-{_level}-train-v0"}
-    _text = LARGER_SUMMARIES[_level]
-    _add(_level, _text, _level, _ids, **_knobs, statement="symptom")
-    _add(
-        f"{_level}-train", f"{_text}; the packages to train on", "", _ids, **_knobs, statement="symptom", split="train"
-    )
+_ids = {"test": "SWEGym-larger-v0", "train": "SWEGym-larger-train-v0"}
+_text, _knobs = LARGER_SUMMARIES["larger"], LARGER["larger"]
+_add("larger", _text, "larger", _ids, **_knobs, statement="symptom")
+_add("larger-train", f"{_text}; the packages to train on", "", _ids, **_knobs, statement="symptom", split="train")
+_add("feature", LARGER_SUMMARIES["feature"], "feature", **LARGER["feature"], statement="symptom", split="all")
 for _level, _summary in MINED.items():
     _add(f"mined-{_level}", _summary, split="all", mined=_level, statement="full" if _level == "easy" else "symptom")
 _add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all", published=True)
