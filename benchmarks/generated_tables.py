@@ -24,7 +24,7 @@ LEVELS = ("easy", "medium", "hard")
 PLAYERS = {
     "random": "a random program: half do not run, half use one random column",
     "forest, as it is": "a random forest on all columns, no note read",
-    "blind": "the expert's blend on all columns but those that alone predict too well, no note read",
+    "blind": "a blend on all columns but those that alone predict too well, no note read",
     "majority": "a constant prediction",
     "tree": "one decision tree on columns prepared as the notes say",
     "linear": "a linear model on columns prepared as the notes say",
@@ -127,7 +127,8 @@ def table(lines: list[dict]) -> str:
     for level in LEVELS:
         best = [(x["best"], x["number"]) for x in shares[level]["expert"].values()]
         auc, r2 = ([value for value, number in best if number == kind] for kind in (False, True))
-        page.append(f"| {level} | {np.mean(auc):.3f} (n={len(auc)}) | {np.mean(r2):.3f} (n={len(r2)}) |")
+        cells = [f"{np.mean(values):.3f} (n={len(values)})" if values else "–" for values in (auc, r2)]
+        page.append(f"| {level} | {' | '.join(cells)} |")
     return "\n".join(page)
 
 
