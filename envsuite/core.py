@@ -18,6 +18,9 @@ from envsuite.types import Knob, Outcome, RewardMode, Shaping, ShapingUnit, Stop
 
 MAX_STEPS = Knob("max_steps", 50, "commands until the episode is truncated", low=1)
 
+TURNS_LEFT = Knob("turns_left", False, "end every observation with the number of turns left")
+"""A knob for families that list it; the first observation then states the cap."""
+
 SHAPING_DEAD_END = -2.0
 """Potential of a state from which the task can no longer be solved; the start has -1, the end 0."""
 
@@ -110,7 +113,7 @@ class TextEnv(gym.Env[str, str], ABC):
         info = self._info(True, None)
         info["objective"] = self.objective
         info["labels"] = self.labels()
-        return text, info
+        return self._with_turns_left(text), info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Runs the command `action`. Raises ResetNeeded after the end of an episode."""
@@ -142,7 +145,14 @@ class TextEnv(gym.Env[str, str], ABC):
         elif truncated or self.turn >= self.settings.max_steps:
             truncated, reason = True, reason or StopReason.MAX_STEPS
         self._over = terminated or truncated
-        return outcome.text, self._reward(outcome, terminated), terminated, truncated, self._info(outcome.valid, reason)
+        text = self._with_turns_left(outcome.text)
+        return text, self._reward(outcome, terminated), terminated, truncated, self._info(outcome.valid, reason)
+
+    def _with_turns_left(self, text: str) -> str:
+        """Appends the number of turns left to an observation, if the knob TURNS_LEFT is set and the game goes on."""
+        if self._over or not getattr(self.settings, TURNS_LEFT.name, False):
+            return text
+        return f"{text}\nTurns left: {self.settings.max_steps - self.turn}."
 
     def _info(self, valid: bool, reason: StopReason | None) -> dict[str, Any]:
         info = {

@@ -101,7 +101,7 @@ def test_games_generated_on_other_nodes_are_stored_in_the_local_cache(monkeypatc
 
 @pytest.mark.slow
 def test_games_generated_on_a_cluster_equal_those_of_one_machine(cluster, tmp_path, monkeypatch, capsys):
-    words = ["games", "-e", "textworld-w2-o3-q4", "--split", "test", "-n", "3", "--set", "quest_length=2"]
+    words = ["games", "-e", "textworld-w2-o3-q4-v0", "--split", "test", "-n", "3", "--set", "quest_length=2"]
     fetched = {}
     for name, more in (("local", ()), ("ray", ("--executor", "ray", "--ray-address", cluster.address))):
         monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / name))

@@ -185,7 +185,7 @@ def test_repeated_advice_is_equal():
         env.step(env.expert())
 
 
-@pytest.mark.parametrize("seed", [555002, 918281])
+@pytest.mark.parametrize("seed", [555002, 918273, 918281])
 def test_the_planner_wins_crowded_games_by_picking_up_only_what_the_mission_needs(seed):
     env = registry.build("BabyAI-level-GoToImpUnlock-v0")
     _, info = env.reset(seed=seed)
@@ -195,12 +195,27 @@ def test_the_planner_wins_crowded_games_by_picking_up_only_what_the_mission_need
     assert info["success"] and env.turn < 100
 
 
-def test_a_failed_search_is_not_repeated():
-    env = registry.build("BabyAI-level-GoToImpUnlock-v0")
+def test_the_bot_takes_over_where_a_search_failed_and_the_search_is_not_repeated():
+    env = registry.build("BabyAI-level-UnlockPickup-v0")
     env.reset(seed=1)
-    planner = env._grid_planner
-    state = env._grid_model.state(env.engine)
-    planner._failed.add(state)
-    assert planner.advice(state) is None and env.expert("planner") is None
-    planner._failed.clear()
+    planner = env._expert.planner
+    start = env._expert.model.state(env.engine)
+    planner._failed.add((start.stage, start.done, start.doors))
+    while not env._over:
+        state = env._expert.model.state(env.engine)
+        if state.doors == start.doors:
+            assert planner.advice(state) is None  # also after turns and moves
+        *_, info = env.step(env.expert("planner"))
+        assert info["is_action_valid"]
+    assert env.success
+    assert planner._plan  # a door has changed, so the planner searched again
+
+
+def test_forgotten_failures_allow_another_search():
+    env = registry.build("BabyAI-level-GoToLocal-v0")
+    env.reset(seed=1)
+    planner, state = env._expert.planner, env._expert.model.state(env.engine)
+    planner._failed.add((state.stage, state.done, state.doors))
+    assert planner.advice(state) is None
+    planner.forget_failures()
     assert planner.advice(state) is not None

@@ -9,6 +9,7 @@ from envsuite.envs.swegym.mined import miner
 from envsuite.envs.swegym.mined.releases import archives_of
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, EngineFailure
+from harness.mining import command
 from tests.envs import little
 from tests.envs.test_swegym_mining import NEW, NEW_TESTS, NOTES, OLD, TESTS, write_sdist
 
@@ -77,6 +78,18 @@ def test_a_reason_advises_no_flag_of_another_command(tmp_path):
         write_sdist(tmp_path, version, code, TESTS, NOTES, path="examples/sample.py")
     journal = miner.mine(miner.MiningPlan(["tiny"], archives=tmp_path), tmp_path / "mined")
     assert [result.reason for result in journal.results] == ["The source archive of tiny contains no tests"]
+
+
+def test_an_interrupted_command_says_what_it_keeps(monkeypatch, capsys):
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["mine", "tiny"])
+    assert ended.value.code == 130
+    words = "stopped: finished pairs of releases and packages are kept, and the same command continues from there"
+    assert capsys.readouterr().err.strip() == words
 
 
 def test_archives_without_a_version_are_skipped(archives):

@@ -5,6 +5,7 @@ import json
 import random
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -251,10 +252,32 @@ def test_a_check_comes_with_the_set_up_of_its_test_case():
     assert "No error is raised, but one should be." in text
 
 
+def test_a_check_comes_with_the_helpers_that_it_calls():
+    helper = "def _agree(text, width):\n    assert m.width(text) == width\n\n\n"
+    files = {"test_m.py": f"{helper}def test_a(text):\n    _agree(text, 3)\n"}
+    (check,) = issue.checks(files, list(files), [Symptom("test_m.py::test_a[ab]", "_agree(text, 3)", "E: x")], set())
+    assert check.statement == f"# parameters: ab\n{helper.rstrip()}\n\n_agree(text, 3)"
+
+
+def test_values_that_pytest_only_numbers_come_from_the_decorator():
+    decorator = '@pytest.mark.parametrize("text, width", [({"a": 1}, [2]), ({"b": 3}, [4])])\n'
+    test = "def test_a(text, width):\n    assert m.width(text) == width\n"
+    symptom = Symptom("test_m.py::test_a[text1-width1]", "assert m.width(text) == width", "assert [3] == [4]")
+    (check,) = issue.checks({"test_m.py": decorator + test}, ["test_m.py"], [symptom], set())
+    assert check.statement == "# text, width = ({'b': 3}, [4])\nassert m.width(text) == width"
+    spoken = issue.checks(
+        {"test_m.py": decorator + test}, [], [replace(symptom, test="test_m.py::test_a[py3-2]")], set()
+    )
+    assert spoken[0].statement.startswith("# text, width: py3-2\n")
+    computed = decorator.replace("[({", "cases() + [({") + test
+    assert not issue.checks({"test_m.py": computed}, ["test_m.py"], [symptom], set())
+
+
 def test_of_a_long_test_only_the_statements_that_a_check_needs_are_shown():
     text = text_of("test_width[a b-3]", "check(text)", "assert 2 == 3")
     assert (
-        "\n    # text, width: a b-3\n    def check(value):\n        assert m.width(value) == width\n    check(" in text
+        "\n    # text, width: a b-3\n    def check(value):\n        assert m.width(value) == width\n\n    check("
+        in text
     )
     assert "spare" not in text
     assert "same" not in text

@@ -315,7 +315,7 @@ def test_plans_do_not_depend_on_earlier_requests(kinds):
 
 def test_games_can_be_generated_in_advance(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
-    words = ["games", "-e", "textworld-w2-o3-q4", "--split", "test", "-n", "1", "--set", "quest_length=2"]
+    words = ["games", "-e", "textworld-w2-o3-q4-v0", "--split", "test", "-n", "1", "--set", "quest_length=2"]
     with pytest.raises(SystemExit) as ended:
         data.main(words)
     assert not ended.value.code and "1 of 1 games of TextWorld-w2-o3-q4" in capsys.readouterr().out
@@ -771,7 +771,7 @@ def test_compact_text_is_taken_from_the_engine_text():
 
 
 def test_tasks_use_the_published_seeds_without_repeated_games():
-    task = envsuite.tasks("textworld-w2-o3-q4")[0]
+    task = envsuite.tasks("textworld-w2-o3-q4-v0")[0]
     assert list(task.splits["test"]) == list(range(1, 101)) and task.splits["valid"][0] == 40_001
     assert task.splits["train"][0] == 50_001 and 52_461 not in task.splits["train"]
     simple = registry.TASKS["TextWorld-simple-balanced-v0"]

@@ -32,10 +32,12 @@ from minigrid.envs.babyai.core.verifier import (
     PutNextInstr,
 )
 
+from envsuite.envs.babyai.view import FORWARD
 from envsuite.errors import EngineFailure, UsageError
 
 MAX_LAYOUTS = 20_000  # the hardest published settings reject a few hundred
 MAX_DRAWS = 500_000
+FORWARD_ACTION = 2  # actions below it turn, those above it touch objects
 
 HELD_OUT_OBJECTS = frozenset({("box", "yellow"), ("key", "red"), ("door", "red"), ("ball", "green"), ("door", "grey")})
 """Objects that no training mission of BabyAI-Text names and every test mission names, as in its
@@ -84,6 +86,50 @@ class BoundedLevel:
         return EngineFailure(
             f"{type(self).__name__} cannot generate a game for this seed ({why}): use another seed or other settings."
         )
+
+    def step(self: Any, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Steps as minigrid does, without its numpy arrays for turns and moves."""
+        if action > FORWARD_ACTION:
+            result: tuple[dict[str, Any], float, bool, bool, dict[str, Any]] = super().step(action)  # type: ignore[misc]
+            return result
+        self.step_count += 1
+        if action < FORWARD_ACTION:
+            self.agent_dir = (self.agent_dir + (1 if action else -1)) % 4
+        else:
+            x, y = self._front()
+            thing = self.grid.grid[y * self.grid.width + x]
+            if thing is None or thing.can_overlap():
+                self.agent_pos = (x, y)
+        status = self._verify_move(action)
+        reward = self._reward() if status == "success" else 0
+        return {}, reward, status != "continue", self.step_count >= self.max_steps, {}
+
+    def _verify_move(self: Any, action: int) -> str:
+        """Returns 'success', 'failure' or 'continue' after a turn or a move."""
+        if type(self.instrs) is GoToInstr:  # minigrid compares arrays, which takes longer than all the rest
+            return "success" if self._front() in self.instrs.desc.obj_poss else "continue"
+        status: str = self.instrs.verify(action)
+        return status
+
+    def _front(self: Any) -> tuple[int, int]:
+        x, y = self.agent_pos
+        dx, dy = FORWARD[self.agent_dir]
+        return int(x) + dx, int(y) + dy
+
+    def update_objs_poss(self: Any, instr: Any = None) -> None:
+        """Updates the positions of the objects that the mission names, without scanning the grid for each."""
+        described = list(_descriptions(self.instrs if instr is None else instr))
+        tracked = {id(thing) for description in described for thing in description.obj_set}
+        width = self.grid.width
+        positions = {
+            id(thing): (index % width, index // width)
+            for index, thing in enumerate(self.grid.grid)
+            if thing is not None and id(thing) in tracked
+        }
+        for description in described:
+            description.obj_poss = sorted(
+                positions[id(thing)] for thing in description.obj_set if id(thing) in positions
+            )
 
     def gen_obs(self) -> dict[str, Any]:
         """Returns nothing: text comes from the live state, and an image takes most of a step's

@@ -21,14 +21,15 @@ al., 2019; text and splits: Carta et al., 2023.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from envsuite.core import TextEnv
-from envsuite.envs.babyai.commands import COMMANDS, TOOLS, parse_command
+from envsuite.core import TURNS_LEFT, TextEnv
+from envsuite.envs.babyai.commands import COMMANDS, TOOLS, parse_command, reasons_without_effect
 from envsuite.envs.babyai.levels import KINDS, LEVELS
-from envsuite.envs.babyai.view import FORWARD, WORDINGS, describe, visible_facts
+from envsuite.envs.babyai.model import share_done
+from envsuite.envs.babyai.view import FORWARD, WORDINGS, door_state, view_text
 from envsuite.errors import EngineFailure, UsageError
 from envsuite.types import Knob, Outcome, RewardMode
 
@@ -54,7 +55,17 @@ ADMISSIBLE = Knob(
     choices=("applicable", "all"),
 )
 CAP = Knob("max_steps", 0, "commands until truncation; 0: the level's own cap", low=0, high=100_000)
-COMMON = (VIEW, WORDING, ADMISSIBLE, CAP)
+COMMON = (VIEW, WORDING, ADMISSIBLE, CAP, TURNS_LEFT)
+
+
+class SavedLevel(NamedTuple):
+    """The value that `get_state` returns."""
+
+    variant: Any
+    seed: int
+    grid: Any
+    destroyed: bool
+    unsolvable: bool
 
 
 class BabyAI(TextEnv):
@@ -77,9 +88,9 @@ class BabyAI(TextEnv):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise UsageError(f"Render mode {render_mode!r} is not one of {', '.join(self.metadata['render_modes'])}.")
         # These modules import minigrid; importing them here reports a missing package at once.
-        from envsuite.envs.babyai import engine, expert, model, planner
+        from envsuite.envs.babyai import engine, expert, snapshots
 
-        self._engines, self._model, self._planner, self._expert_module = engine, model, planner, expert
+        self._engines, self._expert_module, self._snapshots = engine, expert, snapshots
         view = self.settings.view
         self.instructions = INSTRUCTIONS.format(reach=view - 1, side=view // 2)
         self._cap = self.settings.max_steps
@@ -87,6 +98,7 @@ class BabyAI(TextEnv):
         self.engine: Any = None
         self._task_type = ""
         self.unsolvable = False
+        self._episode: tuple[Any, int] | None = None
 
     @abstractmethod
     def _variant(self, seed: int) -> Any:
@@ -97,7 +109,11 @@ class BabyAI(TextEnv):
         """Builds a new engine."""
 
     def _reset(self, seed: int) -> str:
-        variant = self._variant(seed)
+        self._begin(self._variant(seed), seed)
+        return self._view()
+
+    def _begin(self, variant: Any, seed: int) -> None:
+        """Resets the engine of a variant to the start of an episode."""
         if variant not in self._built:
             self._built[variant] = self._build(variant)
         self.engine = self._built[variant]
@@ -105,14 +121,12 @@ class BabyAI(TextEnv):
         self.settings.max_steps = self.engine.max_steps
         self._task_type = str(variant)
         self.objective = self.engine.mission[0].upper() + self.engine.mission[1:] + "."
-        self._grid_model = self._model.GridModel(self.engine)
-        self._grid_planner = self._planner.GridPlanner(self._grid_model, self.exact)
-        self._expert = self._expert_module.BabyAIExpert(self.engine, self._grid_model, self._grid_planner)
+        self._expert = self._expert_module.BabyAIExpert(self.engine, self.exact)
         self._destroyed = self.unsolvable = False
-        return self._view()
+        self._episode = (variant, seed)
 
     def _view(self) -> str:
-        return describe(visible_facts(self.engine), self.settings.wording)
+        return view_text(self.engine, self.settings.wording)
 
     def _act(self, command: str) -> Outcome:
         engine = self.engine
@@ -124,12 +138,12 @@ class BabyAI(TextEnv):
             text = f"{quoted!r} is not a command here. Say one of: {', '.join(COMMANDS)}.\n{self._view()}"
             return Outcome(text, valid=False, truncated=engine.step_count >= engine.max_steps)
         ahead = self._ahead()
-        reason = self._reason_without_effect(action, ahead)
+        reason = self._reasons_without_effect()[action]
         self._destroyed |= action == 5 and ahead is not None and ahead.type == "box"
         _, reward, terminated, truncated, _ = engine.step(action)
         self._expert.follow(action)
         if self._destroyed and not terminated and action >= 4:  # only drop and toggle can make a mission unsolvable
-            self.unsolvable = self._grid_model.is_lost(self._grid_model.state(engine))
+            self.unsolvable = self._expert.is_lost()
         text = self._view()
         if reason and self.settings.wording == "ours":
             text = f"{reason}\n{text}"
@@ -140,7 +154,7 @@ class BabyAI(TextEnv):
             done=terminated,
             success=terminated and reward > 0,
             valid=not reason,
-            progression=self._grid_model.share_done(*self._grid_model.progress(engine.instrs)),
+            progression=share_done(engine.instrs),
             truncated=truncated,
         )
 
@@ -149,37 +163,22 @@ class BabyAI(TextEnv):
         dx, dy = FORWARD[self.engine.agent_dir]
         return grid.grid[(int(y) + dy) * grid.width + int(x) + dx]
 
-    def _reason_without_effect(self, action: int, ahead: Any) -> str:
-        """Returns why an action would change nothing, in words for the player; '' if it has an
+    def _reasons_without_effect(self) -> tuple[str, ...]:
+        """Returns for each action why it would change nothing, in words for the player; '' if it has an
         effect.
         """
-        if action < 2:
-            return ""
-        held = self.engine.carrying
-        if action == 2:
-            return (
-                "" if ahead is None or ahead.can_overlap() else f"You cannot go forward: {_name(ahead)} is in the way."
-            )
-        if action == 3:
-            if ahead is None or not ahead.can_pickup():
-                return "There is nothing to pick up directly in front of you."
-            return f"Your hand is full: you carry a {held.color} {held.type}." if held is not None else ""
-        if action == 4:
-            if held is None:
-                return "You carry nothing."
-            return f"You cannot set it down here: {_name(ahead)} is in the way." if ahead is not None else ""
-        if ahead is None or ahead.type not in ("door", "box"):
-            return "There is nothing to toggle directly in front of you."
-        has_key = held is not None and held.type == "key" and held.color == ahead.color
-        if ahead.type == "door" and ahead.is_locked and not has_key:
-            return f"The door is locked: it takes a {ahead.color} key in your hand."
-        return ""
+        thing, held = self._ahead(), self.engine.carrying
+        ahead = None
+        if thing is not None:
+            state = door_state(thing) if thing.type == "door" else -1
+            ahead = thing.type, thing.color, state, bool(thing.can_overlap()), bool(thing.can_pickup())
+        return reasons_without_effect(ahead, None if held is None else (held.type, held.color))
 
     def admissible(self) -> list[str]:
         if self.settings.admissible == "all":
             return list(COMMANDS)
-        ahead = self._ahead()
-        return [command for action, command in enumerate(COMMANDS) if not self._reason_without_effect(action, ahead)]
+        reasons = self._reasons_without_effect()
+        return [command for command, reason in zip(COMMANDS, reasons, strict=True) if not reason]
 
     def random_command(self, rng: np.random.Generator) -> str:
         """Returns any of the six commands, applicable or not, like the random player of the papers."""
@@ -204,6 +203,20 @@ class BabyAI(TextEnv):
         """
         action = self._expert.plan() if kind == "planner" else self._expert.advice()
         return None if action is None else COMMANDS[action]
+
+    def get_state(self) -> SavedLevel:
+        """Returns a snapshot: the seed of the level and the state of its engine."""
+        assert self._episode is not None, "call reset() first"
+        grid = self._snapshots.save_grid(self.engine, self._expert.model)
+        return SavedLevel(*self._episode, grid, self._destroyed, self.unsolvable)
+
+    def set_state(self, state: SavedLevel) -> None:
+        """Restores a snapshot. After it, the expert is the planner, unless the episode is at its start."""
+        if self._episode != (state.variant, state.seed):
+            self._begin(state.variant, state.seed)
+        self._snapshots.restore_grid(self.engine, self._expert.model, state.grid)
+        self._expert.restart(with_bot=state.grid.steps == 0)
+        self._destroyed, self.unsolvable = state.destroyed, state.unsolvable
 
     def labels(self) -> dict[str, str]:
         return {"task_type": self._task_type, "instance": self.engine.mission}
@@ -288,8 +301,8 @@ class Local(BabyAI):
     def remaining(self) -> int | None:
         if self.success:
             return 0
-        plan = self._grid_planner.advice(self._grid_model.state(self.engine))
-        if plan is None and not self._grid_model.is_lost(self._grid_model.state(self.engine)):
+        plan = self._expert.full_plan()
+        if plan is None and not self._expert.is_lost():
             raise EngineFailure(
                 "The exact planner reached its limit in this state: use sparse or dense rewards, or fewer distractors."
             )
@@ -364,7 +377,3 @@ class Composed(BabyAI):
             s.view,
             self._cap,
         )
-
-
-def _name(thing: Any) -> str:
-    return "a wall" if thing.type == "wall" else f"a {thing.color} {thing.type}"

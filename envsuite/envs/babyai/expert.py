@@ -9,6 +9,7 @@ too often, or has used half of the level's cap.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import Any
 
@@ -47,10 +48,12 @@ class BoundedStack(list):  # type: ignore[type-arg]
 
 
 class BabyAIExpert:
-    """Advice for one episode. Call `follow` for every command played."""
+    """Advice for one episode, created after the engine's reset. Call `follow` for every command played."""
 
-    def __init__(self, engine: Any, model: GridModel, planner: GridPlanner) -> None:
-        self.engine, self.model, self.planner = engine, model, planner
+    def __init__(self, engine: Any, exact: bool) -> None:
+        self.engine = engine
+        self._exact = exact
+        self._start = list(engine.grid.grid), engine.carrying
         self.bot_failure = ""  # why the bot is no longer used
         self._bot: Any = None
         self._last_action: int | None = None  # played since the bot's last decision
@@ -58,6 +61,25 @@ class BabyAIExpert:
         self._advice: int | None = None
         self._is_current = False
         self._visits: Counter[Any] = Counter()
+
+    @functools.cached_property
+    def model(self) -> GridModel:
+        """The model of the episode, which reads the start of the game when it is first needed."""
+        return GridModel(self.engine, *self._start)
+
+    @functools.cached_property
+    def planner(self) -> GridPlanner:
+        return GridPlanner(self.model, self._exact)
+
+    def restart(self, with_bot: bool) -> None:
+        """Forgets the bot, whose memory does not fit the present state; another one may begin here."""
+        self.bot_failure = "" if with_bot else "the bot cannot follow a restored game"
+        self._bot, self._last_action, self._commands_since, self._is_current = None, None, 0, False
+        self._visits.clear()
+
+    def is_lost(self) -> bool:
+        """Tests whether the mission cannot be completed any more."""
+        return self.model.is_lost(self.model.state(self.engine))
 
     def follow(self, action: int | None) -> None:
         """Records a command; None means one without effect."""
@@ -70,12 +92,34 @@ class BabyAIExpert:
         if not self._is_current:
             self._advice = self._from_bot()
             self._is_current = True
-        return self._advice if self._advice is not None else self.plan()
+        if self._advice is not None:
+            return self._advice
+        plan = self.full_plan()
+        return plan[0] if plan else None
 
     def plan(self) -> int | None:
-        """Returns the planner's next action."""
-        plan = self.planner.advice(self.model.state(self.engine))
-        return plan[0] if plan else None
+        """Returns the planner's next action, or the bot's if the planner's search failed.
+
+        The bot starts in the middle of the game if it has not followed the player so far.
+        """
+        plan = self.full_plan()
+        if plan is not None:
+            return plan[0]
+        if self.is_lost():
+            return None
+        if not self._is_current:
+            if self._commands_since != (0 if self._bot is None else 1):
+                self.restart(with_bot=True)
+            self._advice = self._from_bot()
+            self._is_current = True
+            if self._advice is None:  # the bot has brought the game into another state, which may be easier
+                self.planner.forget_failures()
+                plan = self.full_plan()
+        return plan[0] if plan is not None else self._advice
+
+    def full_plan(self) -> tuple[int, int] | None:
+        """Returns the planner's next action and the number of actions left; None without a plan."""
+        return self.planner.advice(self.model.state(self.engine))
 
     def _from_bot(self) -> int | None:
         if self.bot_failure:

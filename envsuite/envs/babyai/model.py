@@ -50,29 +50,33 @@ class GridModel:
     makes a stage of two clauses.
     """
 
-    def __init__(self, engine: Any) -> None:
-        """Reads an engine that has just been reset."""
+    def __init__(self, engine: Any, cells: list[Any] | None = None, carrying: Any = None) -> None:
+        """Reads an engine that has just been reset.
+
+        If it has been stepped since, `cells` and `carrying` are its grid and the object in hand at the start.
+        """
         self.width, self.height = engine.grid.width, engine.grid.height
         self.ahead = (1, self.width, -1, -self.width)
-        cells = engine.grid.grid
+        if cells is None:
+            cells, carrying = engine.grid.grid, engine.carrying
         self.walls = frozenset(i for i, thing in enumerate(cells) if thing is not None and thing.type == "wall")
-        self._doors = [thing for thing in cells if thing is not None and thing.type == "door"]
+        self.door_things = [thing for thing in cells if thing is not None and thing.type == "door"]
         self.door_cells = tuple(i for i, thing in enumerate(cells) if thing is not None and thing.type == "door")
         self.door_at = {cell: number for number, cell in enumerate(self.door_cells)}
-        self.door_colors = tuple(door.color for door in self._doors)
-        self._objects: list[Any] = []
+        self.door_colors = tuple(door.color for door in self.door_things)
+        self.objects: list[Any] = []  # the engine's, numbered
         self.content: dict[int, int] = {}  # box -> object in it
-        for thing in [*cells, engine.carrying]:
+        for thing in [*cells, carrying]:
             if thing is not None and thing.type not in ("wall", "door"):
-                self._objects.append(thing)
-        for number, thing in enumerate(self._objects):  # the list grows during iteration: boxes in boxes
+                self.objects.append(thing)
+        for number, thing in enumerate(self.objects):  # the list grows during iteration: boxes in boxes
             if getattr(thing, "contains", None) is not None:
-                self.content[number] = len(self._objects)
-                self._objects.append(thing.contains)
-        self._number = {id(thing): number for number, thing in enumerate(self._objects)}
-        self._door_number = {id(door): number for number, door in enumerate(self._doors)}
-        self.boxes = frozenset(n for n, thing in enumerate(self._objects) if thing.type == "box")
-        self.key_colors = {n: thing.color for n, thing in enumerate(self._objects) if thing.type == "key"}
+                self.content[number] = len(self.objects)
+                self.objects.append(thing.contains)
+        self.number = {id(thing): number for number, thing in enumerate(self.objects)}
+        self._door_number = {id(door): number for number, door in enumerate(self.door_things)}
+        self.boxes = frozenset(n for n, thing in enumerate(self.objects) if thing.type == "box")
+        self.key_colors = {n: thing.color for n, thing in enumerate(self.objects) if thing.type == "key"}
         self._instrs, self.strict_order = _stages(engine.instrs)
         self.stages = [[self._clause(instr) for instr in stage] for stage in self._instrs]
         self._flat = [instr for stage in self._instrs for instr in stage]
@@ -86,31 +90,31 @@ class GridModel:
         return Clause(kind, objects, doors, fixed, fixed_doors, getattr(instr, "strict", False))
 
     def _split(self, described: Any) -> tuple[frozenset[int], frozenset[int]]:
-        objects = frozenset(self._number[id(thing)] for thing in described.obj_set if id(thing) in self._number)
+        objects = frozenset(self.number[id(thing)] for thing in described.obj_set if id(thing) in self.number)
         doors = frozenset(self._door_number[id(thing)] for thing in described.obj_set if thing.type == "door")
         return objects, doors
 
     def state(self, engine: Any) -> GridState:
         """Returns the current state of the engine."""
-        where = [DESTROYED] * len(self._objects)
+        where = [DESTROYED] * len(self.objects)
         for cell, thing in enumerate(engine.grid.grid):
             if thing is not None and thing.type not in ("wall", "door"):
-                where[self._number[id(thing)]] = cell
+                where[self.number[id(thing)]] = cell
         held = NONE
         if engine.carrying is not None:
-            held = self._number[id(engine.carrying)]
+            held = self.number[id(engine.carrying)]
             where[held] = IN_HAND
         for box, content in self.content.items():
             if where[content] == DESTROYED and where[box] != DESTROYED:
                 where[content] = IN_BOX
-        doors = tuple(OPEN if d.is_open else LOCKED if d.is_locked else CLOSED for d in self._doors)
+        doors = tuple(OPEN if d.is_open else LOCKED if d.is_locked else CLOSED for d in self.door_things)
         marks = tuple(
             frozenset(int(y) * self.width + int(x) for x, y in instr.desc.obj_poss)
             if clause.kind == "goto"
             else frozenset()
             for instr, clause in zip(self._flat, self.clauses, strict=True)
         )
-        stage, done = self.progress(engine.instrs)
+        stage, done = progress(engine.instrs)
         active = self._instrs[stage]
         fresh = any(
             hasattr(instr, "preCarrying") and instr.preCarrying is not engine.carrying
@@ -119,20 +123,6 @@ class GridModel:
         )
         cell = int(engine.agent_pos[1]) * self.width + int(engine.agent_pos[0])
         return GridState(cell, int(engine.agent_dir), held, tuple(where), doors, marks, stage, done, fresh)
-
-    def progress(self, instrs: Any) -> tuple[int, tuple[bool, ...]]:
-        """Returns the stage of the engine's verifier, and which of its clauses are done."""
-        kind = type(instrs).__name__
-        stage, part = 0, instrs
-        if kind in ("BeforeInstr", "AfterInstr"):
-            first, second = (
-                (instrs.instr_a, instrs.instr_b) if kind == "BeforeInstr" else (instrs.instr_b, instrs.instr_a)
-            )
-            over = instrs.a_done if kind == "BeforeInstr" else instrs.b_done
-            stage, part = (1, second) if over == "success" else (0, first)
-        if type(part).__name__ == "AndInstr":
-            return stage, (part.a_done == "success", part.b_done == "success")
-        return stage, (False,)
 
     # ---- dynamics
 
@@ -266,9 +256,27 @@ class GridModel:
                     return True
         return False
 
-    def share_done(self, stage: int, done: tuple[bool, ...]) -> float:
-        """Returns the share of clauses that are done."""
-        return (sum(map(len, self.stages[:stage])) + sum(done)) / len(self.clauses)
+
+def progress(instrs: Any) -> tuple[int, tuple[bool, ...]]:
+    """Returns the stage of an engine's verifier, and which of its clauses are done."""
+    kind = type(instrs).__name__
+    stage, part = 0, instrs
+    if kind == "BeforeInstr":
+        stage, part = (1, instrs.instr_b) if instrs.a_done == "success" else (0, instrs.instr_a)
+    elif kind == "AfterInstr":
+        stage, part = (1, instrs.instr_a) if instrs.b_done == "success" else (0, instrs.instr_b)
+    if type(part).__name__ == "AndInstr":
+        return stage, (part.a_done == "success", part.b_done == "success")
+    return stage, (False,)
+
+
+def share_done(instrs: Any) -> float:
+    """Returns the share of a mission's clauses that are done."""
+    if not hasattr(instrs, "instr_a"):
+        return 0.0  # a single clause
+    stage, done = progress(instrs)
+    stages, _ = _stages(instrs)
+    return (sum(map(len, stages[:stage])) + sum(done)) / sum(map(len, stages))
 
 
 def _stages(instrs: Any) -> tuple[list[list[Any]], bool]:

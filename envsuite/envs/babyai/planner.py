@@ -31,7 +31,7 @@ from envsuite.envs.babyai.model import (
 LOCK_DISTANCE = 10_000  # distance of a locked door in route searches
 LOCK_COST = 6  # what a lock adds to the heuristic, without the way to its key
 UNREACHABLE = 1_000_000
-SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 10_000, False), (1.5, 15_000, False))
+SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 6_000, False), (20.0, 20_000, False))
 """(weight of the heuristic, states expanded, whether to pick up needed objects only), in order"""
 EXACT_BUDGET = ((1.0, 100_000, False),)
 ARRIVED = -1  # stage of a successful state
@@ -51,17 +51,24 @@ class GridPlanner:
         self.model, self.exact = model, exact
         self._route_cache: dict[tuple[frozenset[int], tuple[bool, ...]], RouteTable] = {}
         self._carry_cache: dict[tuple[int, frozenset[int], tuple[bool, ...]], int] = {}
-        self._failed: set[GridState] = set()
+        self._locks: dict[tuple[int, ...], tuple[bool, ...]] = {}
+        self._around: dict[int, frozenset[int]] = {}
+        self._failed: set[object] = set()
         self._plan: dict[GridState, tuple[int, int]] = {}  # state -> (action, actions left)
 
     def advice(self, state: GridState) -> tuple[int, int] | None:
-        """Returns (next action, actions left); None if the mission is lost or no plan was found."""
-        if state in self._failed:
-            return None
+        """Returns (next action, actions left); None if the mission is lost or no plan was found.
+
+        A failed search is not repeated until a clause is done or a door changes, because neighbouring
+        states are as hard. An exact planner tries every state once.
+        """
         if state not in self._plan:
-            plan = None if self.model.is_lost(state) else self.search(state)
+            situation = state if self.exact else (state.stage, state.done, state.doors)
+            if situation in self._failed or self.model.is_lost(state):
+                return None
+            plan = self.search(state)
             if plan is None:
-                self._failed.add(state)
+                self._failed.add(situation)
                 return None
             self._plan = {}
             for done, action in enumerate(plan):
@@ -69,6 +76,10 @@ class GridPlanner:
                 state, _ = self.model.step(state, action)
             return self._plan[next(iter(self._plan))]
         return self._plan[state]
+
+    def forget_failures(self) -> None:
+        """Allows searches again where earlier ones failed."""
+        self._failed.clear()
 
     def search(self, start: GridState) -> list[int] | None:
         """Returns the actions to success: in one search if exact, otherwise clause by clause."""
@@ -243,18 +254,20 @@ class GridPlanner:
 
     def _neighbours(self, cell: int) -> frozenset[int]:
         """Returns the neighbouring cells where an object could be dropped."""
-        model = self.model
-        return frozenset(
-            cell + step for step in model.ahead if cell + step not in model.walls and cell + step not in model.door_at
-        )
+        if cell not in self._around:
+            model = self.model
+            cells = (cell + step for step in model.ahead)
+            self._around[cell] = frozenset(c for c in cells if c not in model.walls and c not in model.door_at)
+        return self._around[cell]
 
     def _approach_cost(self, state: GridState, cell: int) -> int:
         return self._reach_cost(state, frozenset((cell,)))
 
-    def _reach_cost(self, state: GridState, goals: frozenset[int], depth: int = 0) -> int:
+    def _reach_cost(self, state: GridState, goals: frozenset[int], unlocking: tuple[int, ...] = ()) -> int:
         """Estimates the steps until the agent faces a goal cell.
 
-        Unless the planner is exact, this includes fetching the keys of locked doors on the way.
+        Unless the planner is exact, this includes fetching the keys of locked doors on the way. A key
+        behind one of the doors in `unlocking`, for which it is fetched, is out of reach.
         """
         routes = self._routes_to(state, goals)
         pose = state.cell * 4 + state.heading
@@ -266,10 +279,10 @@ class GridPlanner:
         total = steps + locks * LOCK_COST
         if model.key_colors.get(state.held) == model.door_colors[door]:
             return total
-        if depth > len(model.door_cells):
+        if door in unlocking:
             return UNREACHABLE
         keys = [
-            self._reach_cost(state, frozenset((cell,)), depth + 1)
+            self._reach_cost(state, frozenset((cell,)), (*unlocking, door))
             + 1
             + (state.held != NONE)
             + (state.where[key] == IN_BOX)
@@ -300,7 +313,9 @@ class GridPlanner:
         return distance % LOCK_DISTANCE + (0 if self.exact else distance // LOCK_DISTANCE * LOCK_COST)
 
     def _door_locks(self, state: GridState) -> tuple[bool, ...]:
-        return tuple(door == LOCKED for door in state.doors)
+        if state.doors not in self._locks:
+            self._locks[state.doors] = tuple(door == LOCKED for door in state.doors)
+        return self._locks[state.doors]
 
     def _routes_to(self, state: GridState, goals: frozenset[int]) -> RouteTable:
         key = goals, self._door_locks(state)

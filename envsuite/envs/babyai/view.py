@@ -46,37 +46,77 @@ def visible_facts(engine: Any) -> list[Fact]:
     They come from the live engine, because its first image is outdated if the player starts with an
     object in hand.
     """
+    return [_fact(*sight) for sight in _sights(engine)]
+
+
+def view_text(engine: Any, wording: str) -> str:
+    """Returns the facts of the player's view in words."""
+    return "\n".join([_text(*sight, wording) for sight in _sights(engine)]) or NOTHING[wording]
+
+
+Sight = tuple[str, str, str, str, int, int]
+"""Kind, type, colour, state, lateral distance (left is negative) and distance ahead of a visible thing."""
+
+
+def _sights(engine: Any) -> list[Sight]:
+    """Returns what the player sees, in the order of the facts."""
     n = engine.agent_view_size
     width, height, cells = engine.grid.width, engine.grid.height, engine.grid.grid
-    x, y = int(engine.agent_pos[0]), int(engine.agent_pos[1])
-    things: dict[int, Any] = {}
-    opaque = 0
-    for bit, (dx, dy) in enumerate(_offsets(engine.agent_dir, n)):
-        i, j = x + dx, y + dy
-        if not (0 <= i < width and 0 <= j < height):
-            opaque |= 1 << bit  # outside the grid; the outer walls are opaque
-            continue
-        thing = cells[j * width + i]
+    x, y = engine.agent_pos
+    window, opaque = _window(int(x), int(y), engine.agent_dir, n, width, height)
+    walls = occupied = 0
+    things = []
+    for bit, index in window:
+        thing = cells[index]
         if thing is not None:
-            things[bit] = thing
-            if thing.type == "wall" or (thing.type == "door" and not thing.is_open):
-                opaque |= 1 << bit
-    visible = _lit_cells(opaque, n)
-    facts = []
+            mask = 1 << bit
+            occupied |= mask
+            if thing.type == "wall":
+                walls |= mask
+            else:
+                things.append((bit, thing))
+                if thing.type == "door" and not thing.is_open:
+                    opaque |= mask
+    visible = _lit_cells(opaque | walls, n)
+    sights: list[Sight] = []
     if engine.carrying is not None:
-        facts.append(_fact("carry", engine.carrying.type, engine.carrying.color, "", 0, 0))
+        sights.append(("carry", engine.carrying.type, engine.carrying.color, "", 0, 0))
+    sights += _first_walls(visible & occupied, walls, n)
+    own = n * (n // 2) + n - 1
+    for bit, thing in things:
+        if visible >> bit & 1 and bit != own:
+            state = DOOR_STATES[door_state(thing)] if thing.type == "door" else ""
+            sights.append(("object", thing.type, thing.color, state, bit // n - n // 2, n - 1 - bit % n))
+    return sights
+
+
+@lru_cache(maxsize=1 << 15)
+def _window(x: int, y: int, heading: int, n: int, width: int, height: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Returns (bit, index of the cell) of the view's cells in the grid, and the bits of those outside.
+
+    Cells outside are opaque.
+    """
+    inside, outside = [], 0
+    for bit, (dx, dy) in enumerate(_offsets(heading, n)):
+        i, j = x + dx, y + dy
+        if 0 <= i < width and 0 <= j < height:
+            inside.append((bit, j * width + i))
+        else:
+            outside |= 1 << bit
+    return tuple(inside), outside
+
+
+@lru_cache(maxsize=1 << 16)
+def _first_walls(seen: int, walls: int, n: int) -> tuple[Sight, ...]:
+    """Returns the walls that come first ahead, to the left and to the right, given the occupied cells in sight."""
+    sights: list[Sight] = []
     for ray in _rays(n):
         for bit, side, ahead in ray:
-            if bit in things and visible >> bit & 1:
-                if things[bit].type == "wall":
-                    facts.append(_fact("wall", "", "", "", side, ahead))
+            if seen >> bit & 1:
+                if walls >> bit & 1:
+                    sights.append(("wall", "", "", "", side, ahead))
                 break
-    own = n * (n // 2) + n - 1
-    for bit, thing in things.items():
-        if thing.type != "wall" and visible >> bit & 1 and bit != own:
-            state = DOOR_STATES[door_state(thing)] if thing.type == "door" else ""
-            facts.append(_fact("object", thing.type, thing.color, state, bit // n - n // 2, n - 1 - bit % n))
-    return facts
+    return tuple(sights)
 
 
 def describe(facts: list[Fact], wording: str = "ours") -> str:
@@ -128,6 +168,11 @@ def _lit_cells(opaque: int, n: int) -> int:
 @cache
 def _fact(kind: str, thing: str, color: str, state: str, side: int, ahead: int) -> Fact:
     return Fact(kind, thing, color, state, max(0, -side), max(0, side), ahead)
+
+
+@cache
+def _text(kind: str, thing: str, color: str, state: str, side: int, ahead: int, wording: str) -> str:
+    return _line(_fact(kind, thing, color, state, side, ahead), wording)
 
 
 @cache

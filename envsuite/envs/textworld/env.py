@@ -17,21 +17,31 @@ Practitioner's Guide), `cooking` (First TextWorld Problems), `treasure_hunter` a
 rooms, longer quests, more distractors and higher levels.
 
 Seeds are TextWorld's own: seed 17 of `TextWorld-w2-o3-q4-v0` is `tw-make custom --world-size 2
---nb-objects 3 --quest-length 4 --seed 17`. Games come from the cache or are generated on reset.
+--nb-objects 3 --quest-length 4 --seed 17`. With `split_by=structure` (version 1 of the tasks) a seed
+below 40,000 stands for a test game, below 50,000 for a validation game, and others for training
+games, and games of different splits never share a structure (`structure.py`). Games come from the
+cache or are generated on reset.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from envsuite.core import TextEnv
+from envsuite.core import TURNS_LEFT, TextEnv
 from envsuite.envs.textworld.blind import blind_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
 from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game
-from envsuite.envs.textworld.games import SETTINGS, GameSpec, check_settings, game_spec, textworld_version
+from envsuite.envs.textworld.games import (
+    SETTINGS,
+    GameSpec,
+    check_settings,
+    game_spec,
+    structure_facts,
+    textworld_version,
+)
 from envsuite.envs.textworld.observation import STYLES, opening_text
 from envsuite.envs.textworld.story_files import SUFFIXES, check_story
 from envsuite.errors import BadKnob, DataError, UsageError
@@ -40,6 +50,7 @@ from envsuite.types import Knob, Outcome
 PLAN_STATES = 150_000
 """Number of states searched for an exact plan, which takes a few seconds."""
 PLAN_SECONDS = 120.0
+OPEN_SECONDS = 60.0
 
 GENERAL = """You are playing a text adventure: you read what you see and carry, and type one command per turn.
 Commands are short and plain, for example:
@@ -58,6 +69,18 @@ Cooking or cutting in a way that the recipe does not ask for, or eating an ingre
 }
 
 
+class SavedGame(NamedTuple):
+    """The value that `get_state` returns."""
+
+    path: str
+    interpreter: bytes
+    frame: Frame
+    game: GameSpec | None
+    objective: str
+    max_score: int | None
+    labels: tuple[tuple[str, str], ...]
+
+
 class TextWorld(TextEnv):
     """A text adventure, one game per episode. Rules: docs/envs/textworld.md."""
 
@@ -65,6 +88,12 @@ class TextWorld(TextEnv):
     knobs = (
         Knob("challenge", "custom", "kind of game", choices=tuple(SETTINGS)),
         Knob("game", "", "a .z8 file (with its .json), or a folder of them, instead of a generated game"),
+        Knob(
+            "split_by",
+            "seed",
+            "seed: the seed is TextWorld's own; structure: no game of test or valid has the structure of a game of train",
+            choices=("seed", "structure"),
+        ),
         Knob("world_size", 2, "custom: rooms", low=1, high=100),
         Knob("nb_objects", 3, "custom: objects, at least", low=0, high=200),
         Knob("quest_length", 4, "custom: number of commands in the quest", low=1, high=50),
@@ -103,6 +132,7 @@ class TextWorld(TextEnv):
             "filtered: without commands that only look; whole: the engine's list",
             choices=("filtered", "whole"),
         ),
+        TURNS_LEFT,
     )
     ranges = {"score": (0.0, 1.0)}
     levels = {
@@ -145,13 +175,13 @@ class TextWorld(TextEnv):
             self._labels = {"task_type": "file", "instance": self.path.stem, "content": digest}
         else:
             own = {name: getattr(self.settings, name) for name in SETTINGS[self.challenge]}
-            self.game = game_spec(self.challenge, own, seed)
+            self.game = game_spec(self.challenge, own, seed, self.settings.split_by)
             self._labels = {"task_type": self.challenge, "instance": self.game.name}
             self.path = find_game(self.game) or Path(
                 self.interpreter.ask("make", self.game, timeout=GENERATION_SECONDS)
             )
         with_state = self.settings.observations != "raw"
-        opening: Opening = self.interpreter.ask("open", str(self.path), with_state, timeout=60.0)
+        opening: Opening = self.interpreter.ask("open", str(self.path), with_state, timeout=OPEN_SECONDS)
         self.frame, self.max_score = opening.frame, opening.max_score
         self.objective = " ".join(opening.objective.split()) or (
             "Find out what there is to do, and do it." if self.challenge else "Play the game as far as you can."
@@ -198,6 +228,10 @@ class TextWorld(TextEnv):
         command_from_policy: str | None = self.interpreter.ask("policy", timeout=PLAN_SECONDS)
         return command_from_policy
 
+    @classmethod
+    def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        return {} if settings["game"] else structure_facts(settings)
+
     def blind_script(self) -> list[str]:
         return blind_commands(self.objective)
 
@@ -214,6 +248,19 @@ class TextWorld(TextEnv):
     def _plan(self) -> tuple[int | None, str | None]:
         plan: tuple[int | None, str | None] = self.interpreter.ask("plan", PLAN_STATES, timeout=PLAN_SECONDS)
         return plan
+
+    def get_state(self) -> SavedGame:
+        """Returns a snapshot: the memory of the interpreter, the tracked logic, and the last frame."""
+        state: bytes = self.interpreter.ask("save")
+        labels = tuple(self._labels.items())
+        return SavedGame(str(self.path), state, self.frame, self.game, self.objective, self.max_score, labels)
+
+    def set_state(self, state: SavedGame) -> None:
+        """Restores a snapshot, which may be of another game or from another environment of this task."""
+        with_state = self.settings.observations != "raw"
+        self.interpreter.ask("load", state.path, with_state, state.interpreter, timeout=OPEN_SECONDS)
+        self.path, self.frame, self.game = Path(state.path), state.frame, state.game
+        self.objective, self.max_score, self._labels = state.objective, state.max_score, dict(state.labels)
 
     def labels(self) -> dict[str, str]:
         return dict(self._labels)

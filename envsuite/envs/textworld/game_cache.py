@@ -199,5 +199,5 @@ def prepare(
         raise UsageError(f"game={settings['game']} is a file or folder, so there is nothing to generate.")
     challenge = settings.get("challenge", "custom")
     own = {name: settings[name] for name in SETTINGS[challenge] if name in settings}
-    specs = [game_spec(challenge, own, seed) for seed in seeds]
+    specs = [game_spec(challenge, own, seed, settings.get("split_by", "seed")) for seed in seeds]
     return generate_many(specs, processes) if run_remotely is None else fetch_many(specs, run_remotely)

@@ -7,9 +7,11 @@ import hashlib
 import importlib.metadata
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from envsuite.envs.textworld.structure import split_of_seed
 from envsuite.errors import BadKnob
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -43,21 +45,35 @@ class GameSpec:
     challenge: str
     settings: tuple[tuple[str, Any], ...]  # all settings of the challenge, sorted by name
     seed: int
+    split: str = ""
+    """The split to which the game's structure belongs. '' if `seed` is TextWorld's own; otherwise
+    TextWorld's seed is drawn from `seed` until the structure fits."""
 
     @property
     def name(self) -> str:
-        """Name as in the Practitioner's Guide, `w2-o3-q4_17`, and alike for the other challenges."""
-        return f"{setting_name(self.challenge, dict(self.settings))}_{self.seed}"
+        """Name as in the Practitioner's Guide, `w2-o3-q4_17`, and alike for the other challenges.
+
+        Games of a split are named `w2-o3-q4-test_17`.
+        """
+        split = f"-{self.split}" if self.split else ""
+        return f"{setting_name(self.challenge, dict(self.settings))}{split}_{self.seed}"
 
     @functools.cached_property
     def key(self) -> str:
-        """Cache key: 24 hex digits over generator version, challenge, settings and seed."""
-        resolve_ambiguity = json.dumps([textworld_version(), self.challenge, self.settings, self.seed])
-        return hashlib.sha256(resolve_ambiguity.encode()).hexdigest()[:24]
+        """Cache key: 24 hex digits over generator version, challenge, settings, seed and split."""
+        parts = [textworld_version(), self.challenge, self.settings, self.seed]
+        if self.split:
+            parts.append(self.split)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+    def candidate(self, number: int) -> GameSpec:
+        """Returns the game with TextWorld's own seed that is drawn as candidate `number` of a split."""
+        digest = hashlib.sha256(f"{self.seed}/{number}".encode()).digest()
+        return replace(self, seed=int.from_bytes(digest[:4], "big"), split="")
 
     @property
     def tw_make(self) -> list[str]:
-        """Arguments with which textworld's command line makes this game."""
+        """Arguments with which textworld's command line makes this game, if it has no split."""
         settings = dict(self.settings)
         if self.challenge == "custom":
             words = ["custom"]
@@ -74,10 +90,11 @@ class GameSpec:
         return [*words, "--seed", str(self.seed)]
 
 
-def game_spec(challenge: str, settings: Mapping[str, Any], seed: int) -> GameSpec:
+def game_spec(challenge: str, settings: Mapping[str, Any], seed: int, split_by: str = "seed") -> GameSpec:
     """Returns the game of `seed`; missing `settings` take their defaults.
 
-    Raises BadKnob if no such game can exist.
+    With `split_by="structure"` its structure belongs to the split of the seed. Raises BadKnob if no
+    such game can exist.
     """
     known = SETTINGS[challenge]
     for name in settings:
@@ -87,7 +104,8 @@ def game_spec(challenge: str, settings: Mapping[str, Any], seed: int) -> GameSpe
     check_settings(challenge, filled)
     if not 0 <= seed < MAX_SEED:
         raise BadKnob(f"TextWorld seeds are 0..{MAX_SEED - 1}, not {seed}.")
-    return GameSpec(challenge, tuple(sorted(filled.items())), int(seed))
+    split = split_of_seed(seed) if split_by == "structure" else ""
+    return GameSpec(challenge, tuple(sorted(filled.items())), int(seed), split)
 
 
 def check_settings(challenge: str, settings: Mapping[str, Any]) -> None:
@@ -121,6 +139,37 @@ def setting_name(challenge: str, settings: Mapping[str, Any]) -> str:
         parts += [settings["foods"]] * (settings["foods"] != "all")
         return "-".join(parts)
     return f"{challenge}-l{settings['level']}"
+
+
+@functools.cache
+def _structure_counts() -> dict[str, Any]:
+    counts: dict[str, Any] = json.loads(Path(__file__).with_name("structures.json").read_text())
+    return counts
+
+
+def structure_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what difficulty cards state about structures: how many exist, and twins between splits.
+
+    The counts come from benchmarks/textworld_structures.py; {} for settings that it did not count.
+    """
+    counts = _structure_counts().get(setting_name(settings["challenge"], settings))
+    if counts is None:
+        return {}
+    twins = counts["twins"][settings["split_by"]]
+    facts: dict[str, Any] = {
+        "structures": {
+            "counted": counts["structures"],
+            "games": counts["games"],
+            "chance_of_a_new_one": round(counts["seen_once"] / counts["games"], 3),
+        }
+    }
+    if twins["train_games"]:
+        facts["test_games_with_twin_in_train"] = {
+            "twins": twins["test"]["with_twin_in_train"],
+            "test_games": twins["test"]["games"],
+            "train_games": twins["train_games"],
+        }
+    return facts
 
 
 @functools.cache

@@ -6,6 +6,7 @@ Not thread-safe, because textworld has global state: run it in processes, as
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.engine.patches import apply_patches
-from envsuite.envs.textworld.games import GameSpec
+from envsuite.envs.textworld.games import GameSpec, setting_name
+from envsuite.envs.textworld.structure import split_of, structure_digest
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:
@@ -28,12 +30,65 @@ CANNOT_WRITE = re.compile("couldn't (open|write)|trying to write", re.IGNORECASE
 """Error texts of the two compilers when the disk is full."""
 
 
+MIN_STRUCTURES = 10
+"""Fewest structures that can be divided into splits."""
+MAX_CANDIDATES = 100
+"""Number of games that are drawn, at most, to find that many structures, or one of a given split."""
+
+
 class CannotGenerate(DataError):
     """The generator has no game for these settings and this seed; callers may try another seed."""
 
 
 def make_game(spec: GameSpec) -> Game:
-    """Generates the game of a spec, equal to that of `tw-make`. Raises CannotGenerate."""
+    """Generates the game of a spec. Raises CannotGenerate.
+
+    It equals that of `tw-make` for the seed, which is `metadata["seed"]` for a game of a split.
+    """
+    return _make_game_of_split(spec) if spec.split else _make_game_of_seed(spec)
+
+
+def _make_game_of_split(spec: GameSpec) -> Game:
+    """Generates candidates until the structure of one belongs to the split of the spec."""
+    _check_structures(spec.challenge, spec.settings)
+    structures = set()
+    for number in range(MAX_CANDIDATES):
+        candidate = spec.candidate(number)
+        try:
+            game = _make_game_of_seed(candidate)
+        except CannotGenerate:
+            continue
+        structure = structure_digest(game.serialize())
+        if split_of(structure) == spec.split:
+            game.metadata["seed"] = candidate.seed
+            return game
+        structures.add(structure)
+    raise CannotGenerate(
+        f"TextWorld cannot generate {spec.name}: {MAX_CANDIDATES} games have {len(structures)} structures, "
+        f"none in the split {spec.split!r}: use split_by=seed, or knobs with more variety."
+    )
+
+
+@functools.cache
+def _check_structures(challenge: str, settings: tuple[tuple[str, Any], ...]) -> None:
+    """Raises CannotGenerate if games with these settings have too few structures for splits."""
+    structures = set()
+    for seed in range(MAX_CANDIDATES):
+        try:
+            game = _make_game_of_seed(GameSpec(challenge, settings, seed))
+        except CannotGenerate:
+            continue
+        structures.add(structure_digest(game.serialize()))
+        if len(structures) == MIN_STRUCTURES:
+            return
+    name = setting_name(challenge, dict(settings))
+    raise CannotGenerate(
+        f"Number of structures in {MAX_CANDIDATES} games of {name}: {len(structures)}, "
+        f"too few for splits without twins (at least {MIN_STRUCTURES}): use split_by=seed, or knobs with more variety."
+    )
+
+
+def _make_game_of_seed(spec: GameSpec) -> Game:
     import textworld
     import textworld.challenges
     import textworld.generator

@@ -1,5 +1,8 @@
 """Registers TextWorld's tasks: the Practitioner's Guide's grid, BALROG's settings, and three
 levels.
+
+Version 0 uses the Guide's seeds. Version 1 of the grid and the levels plays the same kinds of games,
+but no game of test or valid has the structure of a training game.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ SKIPPED_SEEDS = json.loads(Path(__file__).with_name("left_out.json").read_text()
 Their games repeat one of an earlier split or seed, or cannot be generated."""
 
 
+DISJOINT = {"train": range(50_001, 1_050_001), "valid": range(40_001, 40_201), "test": range(1, 201)}
+"""Seeds of version 1, in the ranges of `structure.split_of_seed`."""
+
+
 def _task(
     name: str,
     summary: str,
@@ -36,38 +43,48 @@ def _task(
     )
 
 
+def _custom(name: str, summary: str, sizes: tuple[int, int, int, int], level_name: str = "") -> None:
+    """Registers both versions of a task of generated houses.
+
+    `sizes` are rooms, objects, commands of the quest, and turns.
+    """
+    rooms, objects, quest, max_steps = sizes
+    knobs = {"world_size": rooms, "nb_objects": objects, "quest_length": quest, "max_steps": max_steps}
+    _task(name, summary, knobs, skipped_as=f"w{rooms}-o{objects}-q{quest}", level_name=level_name)
+    register(
+        Task(
+            f"TextWorld-{name}-v1",
+            ENTRY,
+            {**knobs, "split_by": "structure"},
+            DISJOINT,
+            requires="textworld",
+            level=level_name,
+            summary=f"{summary}; no test game has the structure of a training game",
+        )
+    )
+
+
 register_family(
     Family(
         "textworld",
-        "TextWorld-w2-o3-q4-v0",
+        "TextWorld-w2-o3-q4-v1",
         "generated text adventures: fetch and unlock, cook, search mazes; or any Z-machine game",
         requires="textworld",
         paper=f"{GUIDE}; BALROG (arXiv 2411.13543); TextWorld (arXiv 1806.11532)",
     )
 )
-for _level, (_rooms, _objects, _quest, _max_steps) in {
-    "easy": (2, 3, 4, 12),
-    "medium": (4, 6, 8, 24),
-    "hard": (8, 12, 12, 50),
-}.items():
-    _task(
+for _level, _sizes in {"easy": (2, 3, 4, 12), "medium": (4, 6, 8, 24), "hard": (8, 12, 12, 50)}.items():
+    _custom(
         _level,
-        f"custom: {_rooms} rooms, {_objects} objects, a quest of {_quest} commands, {_max_steps} turns",
-        {"world_size": _rooms, "nb_objects": _objects, "quest_length": _quest, "max_steps": _max_steps},
-        skipped_as=f"w{_rooms}-o{_objects}-q{_quest}",
+        "custom: {} rooms, {} objects, a quest of {} commands, {} turns".format(*_sizes),
+        _sizes,
         level_name=_level,
     )
-for _rooms, _objects, _quest, _max_steps in (
-    (2, 3, 4, 12),
-    (8, 3, 4, 12),
-    (2, 12, 4, 12),
-    (8, 12, 4, 12),
-    (4, 6, 8, 24),
-):
-    _task(
-        f"w{_rooms}-o{_objects}-q{_quest}",
-        f"{GUIDE}: {_rooms} rooms, {_objects} objects, quest of {_quest}, {_max_steps} turns",
-        {"world_size": _rooms, "nb_objects": _objects, "quest_length": _quest, "max_steps": _max_steps},
+for _sizes in ((2, 3, 4, 12), (8, 3, 4, 12), (2, 12, 4, 12), (8, 12, 4, 12), (4, 6, 8, 24)):
+    _custom(
+        "w{}-o{}-q{}".format(*_sizes),
+        "{}: {} rooms, {} objects, quest of {}, {} turns".format(GUIDE, *_sizes),
+        _sizes,
     )
 for _rewards in ("dense", "balanced", "sparse"):
     _task(

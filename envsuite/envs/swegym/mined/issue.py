@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from envsuite.envs.swegym.generated.issues import LISTED, Check, explain_failure
 from envsuite.envs.swegym.generated.tasks import Symptom
+from envsuite.envs.swegym.mined.excerpt import excerpt_of, parameters_of
 from envsuite.envs.swegym.mined.hunks import FileHunk, split_lines
 
 SHOWN = 2
 """checks that a text shows"""
-SETUP, SETUP_LINES = 1200, 25
-"""characters and lines of the statements up to a check"""
 COPY = 7
 """consecutive words that count as a copy"""
 _TERMS = 6
@@ -93,116 +91,15 @@ def _with_raised(check: Check) -> Check:
 def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Check:
     """Returns a check with the statements of its test that come before it, because the agent has no such test.
 
-    Of many statements, only those are taken that bind or call names which the check needs. The `setUp` of a test
-    case comes first if the check uses `self`. A check stays as it is if its test is not found, or if these
-    statements are long.
+    A check stays as it is if its test is not found, or if these statements are long. Its statement becomes '' if
+    the values of the test's parameters are not known.
     """
-    path, _, name = symptom.test.partition("::")
-    test = re.sub(r"\[.*", "", name, flags=re.DOTALL).rpartition("::")[2]
-    text = files.get(path, "")
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError):
-        return check
-    lines = text.splitlines()
-    for owner, function in _tests(nodes, test):
-        before: list[ast.stmt] = []
-        for node in function.body:
-            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-                before.append(node)
-            inside = lines[node.lineno - 1 : node.end_lineno]
-            if symptom.code and any(line.strip().startswith(symptom.code) for line in inside):
-                statements = [*_set_up(owner, before), *before]
-                source = _source(lines, statements)
-                if not _fits(source):
-                    source = _source(lines, _needed(statements))
-                if _fits(source):
-                    return replace(check, statement="\n".join([*_parameters(function, check), source]))
-    return check
-
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def _tests(nodes: Sequence[ast.AST], name: str) -> Iterator[tuple[ast.ClassDef | None, _Function]]:
-    """Yields the test functions of a name, each with its class."""
-    owners = {id(part): node for node in nodes if isinstance(node, ast.ClassDef) for part in node.body}
-    for node in nodes:
-        if isinstance(node, _Function) and node.name == name:
-            yield owners.get(id(node)), node
-
-
-def _set_up(owner: ast.ClassDef | None, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Returns the statements of a test case's `setUp` if `statements` use an attribute that it sets."""
-    parts = owner.body if owner else []
-    methods = [node for node in parts if isinstance(node, ast.FunctionDef) and node.name in ("setUp", "setup_method")]
-    body = [node for method in methods for node in method.body]
-    assigned = {
-        node.attr for part in body for node in ast.walk(part)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }  # fmt: skip
-    used = {node.attr for part in statements for node in ast.walk(part) if isinstance(node, ast.Attribute)}
-    return body if assigned & used else []
-
-
-def _needed(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Returns the last statement, and those before it that bind, or call a method of, a name that it needs."""
-    *before, last = statements
-    chosen, names = [last], _names(last)
-    for node in reversed(before):
-        bound = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-        bound |= {part.name for part in ast.walk(node) if isinstance(part, (*_DEFINITIONS, ast.alias))}
-        call = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
-        if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name) and call.value.id != "self":
-            bound.add(call.value.id)
-        if bound & names:
-            chosen.append(node)
-            names |= _names(node)
-    return chosen[::-1]
-
-
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-
-
-def _source(lines: Sequence[str], statements: Sequence[ast.stmt]) -> str:
-    """Returns the source of statements; successive ones with the comments and empty lines between them."""
-    blocks: list[list[int]] = []
-    previous: ast.stmt | None = None
-    for node in statements:
-        first, last = node.lineno, node.end_lineno or node.lineno
-        for decorator in getattr(node, "decorator_list", ()):
-            first = min(first, decorator.lineno)
-        between = lines[blocks[-1][1] : first - 1] if previous is not None else ["x"]
-        if first > (blocks[-1][1] if blocks else 0) and all(
-            not line.strip() or line.strip()[0] == "#" for line in between
-        ):
-            blocks[-1][1] = last
-        else:
-            blocks.append([first, last])
-        previous = node
-    return "\n".join(textwrap.dedent("\n".join(lines[first - 1 : last])) for first, last in blocks)
-
-
-def _fits(source: str) -> bool:
-    return len(source) <= SETUP and len(source.splitlines()) <= SETUP_LINES
-
-
-def _parameters(function: _Function, check: Check) -> list[str]:
-    """Returns the comment with the case's parameters, with their names if one decorator gives them."""
-    comment = [line for line in check.statement.splitlines()[:1] if line.startswith("# parameters: ")]
-    given = [
-        node.args[0].value
-        for node in function.decorator_list
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("parametrize") and node.args
-        and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
-    ]  # fmt: skip
-    if len(given) == 1 and len(function.decorator_list) == 1:
-        return [line.replace("# parameters: ", f"# {given[0]}: ", 1) for line in comment]
-    return comment
+    text = files.get(symptom.test.partition("::")[0], "")
+    parameters = parameters_of(text, symptom.test)
+    if parameters is None:
+        return replace(check, statement="")
+    excerpt = excerpt_of(text, symptom.test, symptom.code)
+    return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check
 
 
 def relevant_note(notes: Sequence[str], names: set[str], tests: Sequence[str], paths: Iterable[str]) -> str:

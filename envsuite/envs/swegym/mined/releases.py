@@ -167,6 +167,11 @@ class ReleasePair:
         changed = [path for path, text in new.items() if old.get(path) != text]
         return changed if all(map(is_test_module, changed)) else []
 
+    def is_run(self, module: str) -> bool:
+        """Returns True if a recipe of the old release can name the test module: it has it, or a folder for it."""
+        roots = self.old.package.tests
+        return module in self.old.tests or any(module.startswith(f"{root}/") for root in roots)
+
     @cached_property
     def base(self) -> dict[str, str]:
         """The old release with the tests of the new one."""

@@ -138,7 +138,10 @@ class Search:
         after = self._ended(self._run(hunks, None, modules=modules))
         if "PASSED" not in after.statuses.values():
             raise Hopeless(f"the new tests do not run: {_cause(after)}")
-        suspects = sorted(_passing(after) & failing)
+        repaired = sorted(_passing(after) & failing)
+        suspects = [test for test in repaired if self.pair.is_run(test.partition("::")[0])]
+        if moved := len(repaired) - len(suspects):
+            self.rejected["the test module moved"] += moved
         if not suspects:
             raise DataError("no test that fails on the old code passes on the new one")
         if len(hunks) > MOST_HUNKS:

@@ -10,20 +10,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jericho
 import textworld
 from textworld.envs.wrappers.tw_inform7 import _detect_i7_events_debug_tags as extract_events
 from textworld.generator.game import Game, GameProgression
 from textworld.generator.inform7 import Inform7Game
-from textworld.logic import State
+from textworld.logic import Action, Proposition, State
 
 from envsuite.envs.textworld.engine.interpreter import LOST, WON, Frame
 from envsuite.errors import EngineFailure
-
-if TYPE_CHECKING:
-    from textworld.logic import Action, Proposition
 
 MAX_STATES = 5_000
 """Number of states of a game that are kept from one episode to the next."""
@@ -83,6 +80,23 @@ class TrackedGame:
         for event in events:
             self._apply_event(event.lower())
         return self._frame(text)
+
+    def get_state(self) -> Any:
+        """Returns the state of the interpreter and of the tracked logic, without objects of textworld.
+
+        Those contain hash values, which differ between processes.
+        """
+        return self._frotz.get_state(), self._extra, [action.serialize() for action in self._done]
+
+    def set_state(self, state: Any) -> None:
+        """Restores a state of this game, after a `reset`."""
+        interpreter, self._extra, done = state
+        self._frotz.set_state(interpreter)
+        self._done = [Action.deserialize(action) for action in done]
+        facts = self._state.facts  # of the start
+        for action in self._done:
+            facts = (facts | action.added) - action.removed
+        self._state = self._tracked_state(facts)
 
     def _frame(self, text: str) -> Frame:
         score = self._extra.get("score")
@@ -160,6 +174,19 @@ class TrackedGame:
         return commands
 
 
+def pack_facts(history: Iterable[Iterable[Proposition]]) -> tuple[list[Any], list[list[int]]]:
+    """Returns the distinct facts of a history, serialised, and for each entry the numbers of its facts."""
+    numbers: dict[Proposition, int] = {}
+    entries = [[numbers.setdefault(fact, len(numbers)) for fact in facts] for facts in history]
+    return [fact.serialize() for fact in numbers], entries
+
+
+def unpack_facts(packed: tuple[list[Any], list[list[int]]]) -> list[frozenset[Proposition]]:
+    """Returns the history that `pack_facts` packed."""
+    facts = [Proposition.deserialize(fact) for fact in packed[0]]
+    return [frozenset(facts[number] for number in entry) for entry in packed[1]]
+
+
 def match_synonym(event: str, actions: Iterable[Action], told_as: Callable[[Action], str], game: Game) -> Action | None:
     """Finds the action behind an event that textworld's own tracker does not recognise.
 
@@ -208,6 +235,14 @@ class UntrackedGame:
     def step(self, command: str) -> Frame:
         state, _, _ = self._env.step(command)
         return self._frame(state)
+
+    def get_state(self) -> Any:
+        """Returns the state of the interpreter."""
+        return self._env._jericho.get_state()
+
+    def set_state(self, state: Any) -> None:
+        """Restores a state of this game, after a `reset`."""
+        self._env._jericho.set_state(state)
 
     def _frame(self, state: Any) -> Frame:
         text = state["feedback"]

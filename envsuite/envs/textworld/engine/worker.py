@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -100,6 +101,26 @@ class GameSession:
         frame = self.story.step(command)
         self.played.append(command)
         return self._record(frame)
+
+    def save(self) -> bytes:
+        """Returns the present state of the game for `load`."""
+        from envsuite.envs.textworld.engine.tracker import pack_facts
+
+        assert self.story is not None
+        state = self.story.get_state(), self.played, pack_facts(self.facts), self.reply, self._done, self._seen
+        return pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+
+    def load(self, path: str, inventory: bool, state: bytes) -> None:
+        """Restores a state that `save` returned in this or another worker on the same machine."""
+        if self.path != path or self.with_inventory != inventory:
+            self._load(path, inventory)
+        from envsuite.envs.textworld.engine.tracker import unpack_facts
+
+        assert self.story is not None
+        self.story.reset()
+        story, self.played, facts, self.reply, self._done, self._seen = pickle.loads(state)
+        self.facts = unpack_facts(facts)
+        self.story.set_state(story)
 
     def _record(self, frame: Frame) -> Frame:
         assert self.story is not None
