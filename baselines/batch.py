@@ -1,8 +1,8 @@
 """Tensors built from trajectories, with the very tokens that were sampled.
 
-`collate` makes a `Batch` of padded rows. `episode_rows` arranges its sampled tokens as one row per
-episode, for `estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over
-tokens.
+`collate` makes a `Batch` of padded rows, with `AllowedTokens` where tokens were not drawn from the
+whole vocabulary. `episode_rows` arranges its sampled tokens as one row per episode, for
+`estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +15,18 @@ import torch
 from torch import Tensor
 
 from harness.types import Trajectory
+
+
+@dataclass(frozen=True)
+class AllowedTokens:
+    """The set of tokens from which each sampled token was drawn; every distinct set is stored once."""
+
+    index: Tensor  # [B, L] number of its set; 0 if no other token was possible, and where nothing was sampled
+    sets: Tensor  # [S, K] tokens, -1 past the end of a set; set 0 is empty
+
+    def rows(self, index: Tensor, width: int) -> AllowedTokens:
+        """Selects rows and their first `width` columns."""
+        return AllowedTokens(self.index[index, :width], self.sets)
 
 
 @dataclass
@@ -34,6 +46,7 @@ class Batch:
     episode: Tensor  # [N] index of its trajectory
     turn: Tensor  # [N] its turn within the episode
     ends_turn: Tensor  # [N] bool: the last token of its reply
+    allowed: AllowedTokens | None = None  # None: every token was drawn from the whole vocabulary
     features: Tensor | None = None  # [N, H] hidden states of the reference, for a critic that reads them
 
     def flat(self, x: Tensor) -> Tensor:
@@ -67,6 +80,7 @@ class Batch:
             episode=self.episode[selected],
             turn=self.turn[selected],
             ends_turn=self.ends_turn[selected],
+            allowed=None if self.allowed is None else self.allowed.rows(index, width),
             features=None if self.features is None else self.features[selected],
         )
 
@@ -78,6 +92,7 @@ class _Row:
     ids: list[int]
     sampled: list[bool]
     logprobs: list[float]
+    sets: list[int]
 
 
 def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
@@ -86,9 +101,14 @@ def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
 
     `whole=False` begins a new row with every turn: a data point is a turn, as in Verlog and GiGPO.
     Turns whose reply has no tokens (from an API, or empty) are skipped. Raises ValueError for
-    broken episodes and if nothing was sampled.
+    broken episodes, if nothing was sampled, and if only some replies state their allowed tokens.
     """
     rows: list[_Row] = []
+    numbers: dict[tuple[int, ...], int] = {(): 0}
+    states = {"allowed" in turn.reply.extra for run in trajectories for turn in run.turns if turn.reply.ids}
+    if len(states) > 1:
+        raise ValueError("not all replies state the tokens that were allowed")
+    is_restricted = True in states
     where: list[tuple[int, int]] = []
     episodes: list[int] = []
     turns: list[int] = []
@@ -102,13 +122,16 @@ def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
             if not reply:
                 continue
             if row is None or not whole or prompt[: len(row.ids)] != row.ids:
-                row = _Row([], [], [])
+                row = _Row([], [], [], [])
                 rows.append(row)
             unseen = prompt[len(row.ids) :]
             first = len(prompt)
             row.ids += unseen + reply
             row.sampled += [False] * len(unseen) + [True] * len(reply)
             row.logprobs += [0.0] * len(unseen) + list(turn.reply.logprobs)
+            if is_restricted:
+                allowed = turn.reply.extra["allowed"]
+                row.sets += [0] * len(unseen) + [numbers.setdefault(tokens, len(numbers)) for tokens in allowed]
             where += [(len(rows) - 1, first + k) for k in range(len(reply))]
             episodes += [index] * len(reply)
             turns += [number] * len(reply)
@@ -126,7 +149,14 @@ def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
         episode=torch.tensor(episodes),
         turn=torch.tensor(turns),
         ends_turn=torch.tensor(ends),
+        allowed=_allowed(rows, width, list(numbers)) if is_restricted else None,
     )
+
+
+def _allowed(rows: Sequence[_Row], width: int, sets: Sequence[tuple[int, ...]]) -> AllowedTokens:
+    most = max(1, *map(len, sets))
+    table = torch.tensor([[*tokens, *[-1] * (most - len(tokens))] for tokens in sets])
+    return AllowedTokens(_padded([row.sets for row in rows], width, np.int32), table)
 
 
 def _padded(rows: Sequence[Sequence[float]], width: int, dtype: type) -> Tensor:

@@ -102,12 +102,22 @@ def _dry_run(recipe: Recipe, folder: Path) -> None:
     per_process = f" in each of {processes} processes" if processes > 1 else ""
     parts = memory.estimate(recipe, processes=processes)
     if os.environ.get("RANK", "0") == "0":
-        print(f"{header}\nmemory with {recipe.model.name}{per_process}:\n{memory.table(parts)}")
+        print(header)
+        if recipe.trains_policy:
+            print(f"acting.choose = {recipe.acting.choose}: {_CHOICES[recipe.acting.choose]}")
+        print(f"memory with {recipe.model.name}{per_process}:\n{memory.table(parts)}")
         if recipe.fsdp and not per_process:
             print(
                 "fsdp = true shards the model over several processes: estimate under their launcher "
                 "(torchrun ... --dry-run)."
             )
+
+
+_CHOICES = {
+    "free": "text, token by token from the whole vocabulary",
+    "admissible": "commands, by the likelihoods of the admissible ones",
+    "trie": "commands, each token normalised over those that continue an admissible command",
+}
 
 
 def _plan(recipe: Recipe) -> str:

@@ -119,7 +119,7 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     concurrent = min(CONCURRENT, -(-recipe.episodes // processes))
     cache = float(concurrent * length * 2 * layers * config.num_key_value_heads * head * itemsize)
     plays = not recipe.generation.base_url
-    reuses = recipe.prompting.history != 0 or recipe.acting.choose == "admissible"
+    reuses = recipe.prompting.history != 0 or recipe.acting.scores_commands
     return {
         "activations": float(rows * length * stored),
         "logits": float(positions * config.vocab_size * 2 * itemsize),

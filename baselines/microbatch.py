@@ -7,15 +7,22 @@ sampled token.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from baselines.batch import Batch
+from baselines.batch import AllowedTokens, Batch
 from baselines.distributed import collectives
 
-Rows = tuple[Tensor, Tensor, Tensor]
-"""ids, valid and sampled of a few rows, each [b, l]."""
+
+class MicroBatch(NamedTuple):
+    """A few rows of a batch; every tensor is [b, l]."""
+
+    ids: Tensor
+    valid: Tensor
+    sampled: Tensor
+    allowed: AllowedTokens | None
 
 
 def split(batch: Batch, rows: Tensor, micro_rows: int) -> list[Tensor]:
@@ -31,31 +38,31 @@ def split(batch: Batch, rows: Tensor, micro_rows: int) -> list[Tensor]:
     return list(rows.split(micro_rows or -(-len(rows) // collectives.size())))
 
 
-def crop(batch: Batch, rows: Tensor) -> Rows:
+def crop(batch: Batch, rows: Tensor) -> MicroBatch:
     """Returns some rows without the columns in which all of them are padding."""
     width = int(batch.valid[rows].sum(1).max())
-    return batch.ids[rows, :width], batch.valid[rows, :width], batch.sampled[rows, :width]
+    allowed = None if batch.allowed is None else batch.allowed.rows(rows, width)
+    return MicroBatch(batch.ids[rows, :width], batch.valid[rows, :width], batch.sampled[rows, :width], allowed)
 
 
 @torch.no_grad()
-def evaluate(function: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch, micro_rows: int, even: bool) -> Tensor:
-    """Computes `function(ids, valid, sampled)` [b, l] over micro-batches, and returns it for the
-    sampled tokens. [N]
+def evaluate(function: Callable[[MicroBatch], Tensor], batch: Batch, micro_rows: int, even: bool) -> Tensor:
+    """Computes `function` [b, l] over micro-batches, and returns it for the sampled tokens. [N]
 
     `even` is that of `collectives.rounds`: True if the model is sharded.
     """
     out = torch.zeros(batch.ids.shape)
     for part, weight in collectives.rounds(split(batch, torch.arange(len(batch.ids)), micro_rows), even):
-        ids, valid, sampled = crop(batch, part)
-        result = function(ids, valid, sampled)
+        rows = crop(batch, part)
+        result = function(rows)
         if weight:
-            out[part, : ids.shape[1]] = result.to(out.dtype)
+            out[part, : rows.ids.shape[1]] = result.to(out.dtype)
     return batch.flat(collectives.add(out))
 
 
 @torch.no_grad()
 def evaluate_features(
-    function: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+    function: Callable[[MicroBatch], tuple[Tensor, Tensor]],
     batch: Batch,
     micro_rows: int,
     even: bool,
@@ -69,9 +76,10 @@ def evaluate_features(
     """
     out, numbers = torch.zeros(batch.ids.shape), batch.numbers()
     for part, weight in collectives.rounds(split(batch, torch.arange(len(batch.ids)), micro_rows), even):
-        ids, valid, sampled = crop(batch, part)
-        result, hidden = function(ids, valid, sampled)
+        rows = crop(batch, part)
+        result, hidden = function(rows)
         if weight:
-            out[part, : ids.shape[1]] = result.to(out.dtype)
-            features[numbers[part, : ids.shape[1]][sampled]] = hidden
+            width = rows.ids.shape[1]
+            out[part, :width] = result.to(out.dtype)
+            features[numbers[part, :width][rows.sampled]] = hidden
     return batch.flat(collectives.add(out)), collectives.add(features)

@@ -36,14 +36,20 @@ class Acting:
     context: Natural = 0
     """Most tokens of a prompt and its reply. The oldest turns are dropped (and counted) above it;
     0: the model's."""
-    choose: Literal["free", "admissible"] = "free"
+    choose: Literal["free", "admissible", "trie"] = "free"
     """free: sample tokens | admissible: draw a command by the likelihoods of the admissible ones
-    (TWOSOME)."""
+    (TWOSOME) | trie: the same, with every token normalised over those that continue an admissible
+    command, also in the update."""
     normalisation: Normalisation = "word"
-    """Normalisation of these likelihoods."""
+    """Normalisation of the likelihoods of `admissible`."""
     eval_temperature: NonNegative = 0.0
     cache_gb: NonNegative = 4.0
     """Memory for the keys and values of earlier turns, in GiB."""
+
+    @property
+    def scores_commands(self) -> bool:
+        """True if the model chooses among the admissible commands instead of writing text."""
+        return self.choose != "free"
 
 
 @dataclass(frozen=True)
@@ -291,9 +297,9 @@ def _validate_shaping(recipe: Recipe) -> None:
 
 
 def _validate_generation(recipe: Recipe) -> None:
-    if recipe.acting.choose == "admissible":
+    if recipe.acting.scores_commands:
         raise UsageError(
-            f"acting.choose = 'admissible' needs the model in this process, and generation.base_url = "
+            f"acting.choose = {recipe.acting.choose!r} needs the model in this process, and generation.base_url = "
             f"{_public(recipe.generation.base_url)!r} has servers generate: leave one of them out."
         )
     for word in recipe.generation.base_url.split(","):

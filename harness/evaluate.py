@@ -62,7 +62,7 @@ class Sampling:
     action_mode: str = "write"
     """write | score: choose among admissible commands by likelihood (TWOSOME)"""
     normalisation: str = "word"
-    """normalisation of likelihoods: sum | token | word"""
+    """normalisation of likelihoods: sum | token | word | trie"""
     dtype: str = "auto"
     reasoning_effort: str = ""
     """sent to servers that know it; "": not sent"""

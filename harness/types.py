@@ -91,7 +91,8 @@ class Reply:
     ids: Sequence[int] = ()
     """sampled tokens, including an end-of-turn token if one was sampled"""
     logprobs: Sequence[float] = ()
-    """of `ids`: log-softmax over the full vocabulary at the sampling temperature"""
+    """of `ids`: log-softmax over the full vocabulary at the sampling temperature; over the tokens of
+    `extra["allowed"]` if a policy sets it"""
     finish_reason: str = "stop"
     """stop | length | context; with `error`: silent (no answer) | refused (by the server)"""
     dropped_turns: int = 0

@@ -10,7 +10,7 @@ from envsuite.errors import DataError, MissingExtra
 from envsuite.types import Panel
 from examples.hilo import HiLo
 
-__all__ = ["Apart", "Faulty", "HiLo", "Holding", "Instances", "Signpost", "Slow"]
+__all__ = ["Apart", "Faulty", "HiLo", "Holding", "Instances", "Paths", "Signpost", "Slow"]
 
 
 class Slow(HiLo):
@@ -98,6 +98,15 @@ class Signpost(TextEnv):
 
 
 register(Task(id="Signpost-v0", entry_point="tests.toys:Signpost"))
+
+
+class Paths(Signpost):
+    """Signpost whose commands share their first words, and of which some begin others."""
+
+    words = ("go", "go north", "go north east", "open the gate")
+
+
+register(Task(id="Paths-v0", entry_point="tests.toys:Paths"))
 
 
 class Apart(Signpost):

@@ -37,7 +37,12 @@ def update(inputs: UpdateInput[PPO]) -> dict[str, float]:
     values = critic_values(inputs, batch)
     advantages, returns = estimate(inputs, batch, values, model.values, penalty, config.rates())
     if config.trains_target_critic:
-        target_values = evaluate(model.target_values, batch, config.micro_rows, model.sharded)
+        target_values = evaluate(
+            lambda rows: model.target_values(rows.ids, rows.valid, rows.sampled),
+            batch,
+            config.micro_rows,
+            model.sharded,
+        )
         _, returns = estimate(inputs, batch, target_values, model.target_values, penalty, config.one_step_rates())
     targets = Targets(advantages, reference, returns, values)
     log = learn(inputs, batch, targets, train_actor=inputs.step >= config.critic_warmup)
@@ -53,7 +58,12 @@ def critic_values(inputs: UpdateInput[Any], batch: Batch) -> Tensor:
     """Returns the critic's values of the batch's sampled tokens. [N]"""
     model = inputs.model
     if batch.features is None or model.critic is None:
-        return evaluate(model.values, batch, inputs.config.micro_rows, model.sharded)
+        return evaluate(
+            lambda rows: model.values(rows.ids, rows.valid, rows.sampled),
+            batch,
+            inputs.config.micro_rows,
+            model.sharded,
+        )
     return model.critic.of_features(batch.features.to(model.device)).cpu()
 
 

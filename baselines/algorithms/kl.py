@@ -15,7 +15,7 @@ from torch import Tensor
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import Batch
 from baselines.math.losses import adapted_kl_coef, kl_estimate
-from baselines.microbatch import evaluate, evaluate_features
+from baselines.microbatch import MicroBatch, evaluate, evaluate_features
 
 
 def reference_pass(inputs: UpdateInput[Any], batch: Batch) -> Tensor | None:
@@ -27,13 +27,13 @@ def reference_pass(inputs: UpdateInput[Any], batch: Batch) -> Tensor | None:
         if not needs_logprobs:
             return None
 
-        def only_logprobs(ids: Tensor, valid: Tensor, sampled: Tensor) -> Tensor:
-            return model.reference_logprobs(ids, valid, temperature, sampled)
+        def only_logprobs(rows: MicroBatch) -> Tensor:
+            return model.reference_logprobs(rows.ids, rows.valid, temperature, rows.sampled, rows.allowed)
 
         return evaluate(only_logprobs, batch, config.micro_rows, model.sharded)
 
-    def both(ids: Tensor, valid: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
-        return model.reference_features(ids, valid, sampled, temperature, logprobs=needs_logprobs)
+    def both(rows: MicroBatch) -> tuple[Tensor, Tensor]:
+        return model.reference_features(rows.ids, rows.valid, rows.sampled, temperature, needs_logprobs, rows.allowed)
 
     width = model.lm.config.get_text_config().hidden_size
     features = torch.zeros(len(batch.where), width, dtype=model.lm.dtype)

@@ -110,7 +110,7 @@ def _critic_step(step: _Step, critic: Optimiser, rows: Tensor, parts: Sequence[T
     critic.zero_grad()
     total = 0.0
     for part, weight in collectives.rounds(parts, step.inputs.model.sharded):
-        _, _, sampled = crop(step.batch, part)
+        sampled = crop(step.batch, part).sampled
         width = sampled.shape[1]
         values = _values(step, part)
         old_values, returns = step.old_values[part, :width], step.returns[part, :width]
@@ -128,7 +128,7 @@ def _critic_step(step: _Step, critic: Optimiser, rows: Tensor, parts: Sequence[T
 def _values(step: _Step, part: Tensor) -> Tensor:
     """The critic's values of some rows, from the batch's cached features if it has them. [b, l]"""
     model = step.inputs.model
-    ids, valid, sampled = crop(step.batch, part)
+    ids, valid, sampled, _ = crop(step.batch, part)
     if step.batch.features is None or model.critic is None:
         return model.values(ids, valid, sampled)
     numbers = step.numbers[part, : ids.shape[1]][sampled]
@@ -148,9 +148,9 @@ def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
     inputs.optimisers.actor.zero_grad()
     sums: dict[str, float] = defaultdict(float)
     for (part, share), weight in collectives.rounds(list(zip(parts, shares, strict=True)), inputs.model.sharded):
-        ids, valid, sampled = crop(batch, part)
+        ids, valid, sampled, allowed = crop(batch, part)
         width = ids.shape[1]
-        new, entropy = inputs.model.logprobs(ids, valid, inputs.temperature, sampled, config.entropy_coef > 0)
+        new, entropy = inputs.model.logprobs(ids, valid, inputs.temperature, sampled, config.entropy_coef > 0, allowed)
         old = batch.logprobs[part, :width]
         losses, clipped = clipped_surrogate(
             new, old, advantages[part, :width], config.clip_low, config.clip_high, config.dual_clip or None

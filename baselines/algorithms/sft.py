@@ -125,10 +125,8 @@ class FineTuning:
     ) -> None:
         """Tokenises the conversations; `tools` are those of each. Raises DataError if all are
         longer than `max_length`."""
-        eos = template.tokenizer.eos_token_id
-        end = eos if eos in template.end_ids else min(template.end_ids)
         runs = [
-            as_trajectory(messages, template, end, config.last_only, schemas)
+            as_trajectory(messages, template, template.end_id, config.last_only, schemas)
             for messages, schemas in zip(conversations, tools or [()] * len(conversations), strict=True)
         ]
         self.runs = [run for run in runs if not config.max_length or _length(run) <= config.max_length]
@@ -209,7 +207,7 @@ def _backward(model: Model, batch: Batch, micro_rows: int) -> float:
     total, labels = 0.0, batch.sampled.sum()
     parts = split(batch, torch.arange(len(batch.ids)), micro_rows)
     for part, weight in collectives.rounds(parts, model.sharded):
-        ids, valid, sampled = crop(batch, part)
+        ids, valid, sampled, _ = crop(batch, part)
         logprobs, _ = model.logprobs(ids, valid, sampled=sampled, entropy_gradient=False)
         loss = weight * aggregate(-logprobs, sampled) * sampled.sum() / labels
         loss.backward()

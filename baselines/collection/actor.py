@@ -63,10 +63,11 @@ class Actor(Forwarding):
         else:
             # Without history, free replies share too little to cache; scored commands share the
             # rules even then.
-            options["prefix_reuse"] = prompting.history != 0 or acting.choose == "admissible"
+            options["prefix_reuse"] = prompting.history != 0 or acting.scores_commands
             options["cache_gb"] = acting.cache_gb
-            if acting.choose == "admissible":
-                self.policy = ScorePolicy.of(model.lm, model.tokenizer, normalisation=acting.normalisation, **options)
+            if acting.scores_commands:
+                normalisation = "trie" if acting.choose == "trie" else acting.normalisation
+                self.policy = ScorePolicy.of(model.lm, model.tokenizer, normalisation=normalisation, **options)
             else:
                 self.policy = HFPolicy.of(model.lm, model.tokenizer, stop=prompting.stop, **options)
         self.template = self.policy.template

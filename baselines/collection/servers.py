@@ -107,7 +107,7 @@ class Servers:
         config = self.recipe.config
         batch = collate(runs, config.whole)
         own = evaluate(
-            lambda ids, valid, sampled: model.logprobs(ids, valid, temperature, sampled)[0],
+            lambda rows: model.logprobs(rows.ids, rows.valid, temperature, rows.sampled)[0],
             batch,
             config.micro_rows,
             model.sharded,

@@ -125,6 +125,13 @@ class UpdateConfig:
                 f"{recipe.algorithm} "
                 "learns from log-probs over all of it: set it to 1."
             )
+        if acting.choose == "trie":
+            for key, value, unused in (("top_p", acting.top_p, 1.0), ("normalisation", acting.normalisation, "word")):
+                if value != unused:
+                    raise UsageError(
+                        f"acting.{key} cannot be {value!r}: acting.choose = 'trie' draws from all admissible commands "
+                        "by the probabilities of their tokens, and does not use it; leave it out."
+                    )
 
 
 @dataclass(frozen=True)

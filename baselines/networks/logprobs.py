@@ -2,6 +2,7 @@
 
 The vocabulary makes logits the largest tensor of a training step. `token_logprobs` converts and
 normalises them in chunks and writes their gradient in the same type and in one tensor.
+`allowed_logprobs` normalises over a few tokens only.
 """
 
 from __future__ import annotations
@@ -25,6 +26,24 @@ def token_logprobs(
     `entropy_gradient`.
     """
     return _TokenLogprobs.apply(logits, tokens, temperature if temperature > 0 else 1.0, entropy_gradient)
+
+
+def allowed_logprobs(
+    logits: Tensor, tokens: Tensor, sets: Tensor, temperature: float = 1.0, entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Returns the log-prob of each token among the tokens of its set, and the entropy over this
+    set. [P, V], [P], [P, K] -> [P], [P]
+
+    A set ends where its tokens are -1. A token with an empty set has no alternative: log-prob and
+    entropy are 0. Types and `entropy_gradient` are as in `token_logprobs`.
+    """
+    inside = sets >= 0
+    is_open = inside.any(-1, keepdim=True)
+    z = _scaled(logits.gather(-1, sets.clamp(min=0)), temperature if temperature > 0 else 1.0)
+    logp = z.masked_fill(~inside & is_open, -torch.inf).log_softmax(-1)
+    logprobs = logp.masked_fill(sets != tokens[:, None], 0.0).sum(-1)
+    over = logp if entropy_gradient else logp.detach()
+    return logprobs, -(over.exp() * over.masked_fill(~inside, 0.0)).sum(-1)
 
 
 def _chunks(logits: Tensor) -> list[slice]:

@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from baselines.batch import AllowedTokens
 from baselines.configs import ModelConfig
 from baselines.distributed import fsdp
 from baselines.networks.critic import Critic
-from baselines.networks.logprobs import token_logprobs
+from baselines.networks.logprobs import allowed_logprobs, token_logprobs
 from baselines.networks.lora import ADAPTER, add_adapter, merged_state, merged_weight
 from baselines.networks.masters import MasterWeights
 from baselines.networks.prefix_sharing import PackedRows, pack, read_head, set_checkpointing
@@ -83,15 +84,19 @@ class Model:
         temperature: float = 1.0,
         sampled: Tensor | None = None,
         entropy_gradient: bool = True,
+        allowed: AllowedTokens | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Returns the log-prob of each token given those before it, and the entropy there. [B, L]
         -> [B, L], [B, L]
 
         With `sampled` [B, L] only these tokens are computed; the others, and the first column, are
-        0.
+        0. `allowed` restricts both to the distribution over the allowed tokens; where only one
+        token is allowed, they are 0 and have no gradient.
         """
         set_checkpointing(self.lm, self.config.gradient_checkpointing and torch.is_grad_enabled())
-        packed = pack(ids, valid, sampled, self.device)
+        if allowed is not None:
+            sampled = allowed.index > 0
+        packed = pack(ids, valid, sampled, self.device, allowed)
         return _logprobs(self.lm, packed, temperature, entropy_gradient)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
@@ -119,31 +124,42 @@ class Model:
 
     @torch.no_grad()
     def reference_logprobs(
-        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
+        self,
+        ids: Tensor,
+        valid: Tensor,
+        temperature: float = 1.0,
+        sampled: Tensor | None = None,
+        allowed: AllowedTokens | None = None,
     ) -> Tensor:
         """Returns the log-probs of the reference, like `logprobs`. [B, L]"""
-        packed = pack(ids, valid, sampled, self.device)
+        packed = pack(ids, valid, sampled if allowed is None else allowed.index > 0, self.device, allowed)
         _, logits = self._reference_pass(packed, logits=True)
         assert logits is not None
-        return packed.spread(token_logprobs(logits, packed.tokens, temperature)[0]).cpu()
+        return packed.spread(_normalised(logits, packed, temperature)[0]).cpu()
 
     @torch.no_grad()
     def reference_features(
-        self, ids: Tensor, valid: Tensor, sampled: Tensor, temperature: float = 1.0, logprobs: bool = True
+        self,
+        ids: Tensor,
+        valid: Tensor,
+        sampled: Tensor,
+        temperature: float = 1.0,
+        logprobs: bool = True,
+        allowed: AllowedTokens | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Returns the reference's log-probs [B, L] and its hidden states at all `sampled` tokens,
         row by row [n, H].
 
         One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
         """
-        packed = pack(ids, valid, sampled, self.device)
+        packed = pack(ids, valid, sampled, self.device, allowed)
         hidden, logits = self._reference_pass(packed, logprobs)
         row, column = sampled[:, 1:].nonzero(as_tuple=True)
         numbers = packed.spread(torch.arange(len(packed.row), device=self.device)).cpu()
         features = hidden.cpu()[numbers[row, column + 1]]
         if logits is None:
             return torch.zeros(ids.shape), features
-        return packed.spread(token_logprobs(logits, packed.tokens, temperature)[0]).cpu(), features
+        return packed.spread(_normalised(logits, packed, temperature)[0]).cpu(), features
 
     @torch.no_grad()
     def _reference_pass(self, packed: PackedRows, logits: bool) -> tuple[Tensor, Tensor | None]:
@@ -312,5 +328,14 @@ def _logprobs(lm: Any, packed: PackedRows, temperature: float, entropy_gradient:
     """Log-probs and entropies [B, L] of the packed positions, in main memory."""
     _, logits = read_head(lm, packed)
     assert logits is not None
-    logprobs, entropy = token_logprobs(logits, packed.tokens, temperature, entropy_gradient)
+    logprobs, entropy = _normalised(logits, packed, temperature, entropy_gradient)
     return packed.spread(logprobs).cpu(), packed.spread(entropy).cpu()
+
+
+def _normalised(
+    logits: Tensor, packed: PackedRows, temperature: float, entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies [P] over the vocabulary, or over the tokens allowed at each position."""
+    if packed.sets is None:
+        return token_logprobs(logits, packed.tokens, temperature, entropy_gradient)
+    return allowed_logprobs(logits, packed.tokens, packed.sets, temperature, entropy_gradient)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from baselines.batch import AllowedTokens
 from baselines.distributed.fsdp import is_sharded
 from harness.lm.cache import can_reuse
 
@@ -37,6 +38,7 @@ class PackedRows:
     row: Tensor  # [P] row of each position
     column: Tensor  # [P] its column; the scored token is the one after it
     source: Tensor  # [B] the distinct row that equals each row of the batch
+    sets: Tensor | None = None  # [P, K] the tokens possible at each position (`AllowedTokens`); None: all
 
     @property
     def tokens(self) -> Tensor:
@@ -50,14 +52,29 @@ class PackedRows:
         return out.index_put((self.row, self.column + 1), x)[self.source]
 
 
-def pack(ids: Tensor, valid: Tensor, sampled: Tensor | None, device: torch.device) -> PackedRows:
+def pack(
+    ids: Tensor,
+    valid: Tensor,
+    sampled: Tensor | None,
+    device: torch.device,
+    allowed: AllowedTokens | None = None,
+) -> PackedRows:
     """Removes duplicate rows of [B, L] and lists the positions before `sampled` tokens (None:
-    before all valid ones)."""
+    before all valid ones).
+
+    With `allowed`, rows are duplicates if their sets are equal too.
+    """
     scored = valid if sampled is None else sampled & valid
-    rows, source = torch.unique(torch.where(valid, ids, -1), dim=0, return_inverse=True)
+    keys, width = torch.where(valid, ids, -1), ids.shape[1]
+    if allowed is not None:
+        keys = torch.cat([keys, allowed.index * scored], dim=1)
+    keys, source = torch.unique(keys, dim=0, return_inverse=True)
+    rows = keys[:, :width]
     positions = torch.zeros(rows.shape, dtype=torch.long).index_add_(0, source, scored.long())[:, 1:]
     row, column = positions.nonzero(as_tuple=True)
-    tensors = rows.clamp(min=0), rows >= 0, row, column, source
+    tensors = [rows.clamp(min=0), rows >= 0, row, column, source]
+    if allowed is not None:
+        tensors.append(allowed.sets[keys[:, width:][row, column + 1]])
     return PackedRows(*(tensor.to(device) for tensor in tensors))
 
 

@@ -79,9 +79,12 @@ class Container:
 
     def last_words(self) -> str:
         # Without Landlock, a run of the folder's owner could replace the file by a link to one of this machine.
-        handle = os.open(self._link / "errors", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(handle, errors="replace") as file:
-            lines = file.read()[-4000:].strip().splitlines()
+        try:
+            handle = os.open(self._link / "errors", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(handle, errors="replace") as file:
+                lines = file.read()[-4000:].strip().splitlines()
+        except OSError:
+            return ""
         return lines[-1] if lines else ""
 
 

@@ -130,6 +130,15 @@ class Template:
             return None, error
 
     @cached_property
+    def end_id(self) -> int:
+        """The token that ends a reply: the tokenizer's own if it is one. Raises UsageError."""
+        if not self.end_ids:
+            name = self.tokenizer.name_or_path or "this model"
+            raise UsageError(f"{name} names no token that ends a reply: set eos_token in its tokenizer_config.json.")
+        eos = self.tokenizer.eos_token_id
+        return int(eos) if eos in self.end_ids else min(self.end_ids)
+
+    @cached_property
     def declares_tools(self) -> bool:
         """True if a prompt changes with the tools that the template gets; some only read tools from elsewhere."""
         talk = [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]

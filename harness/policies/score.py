@@ -17,6 +17,7 @@ from harness.lm.cache import Prefix, take_row
 from harness.lm.likelihood import (
     NORMALISATIONS,
     Candidate,
+    Choice,
     candidates,
     choice,
     token_logprobs,
@@ -24,6 +25,7 @@ from harness.lm.likelihood import (
     word_count,
 )
 from harness.lm.template import Template
+from harness.lm.trie import Trie, prefix_free
 from harness.policies.hf import HFPolicy
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
@@ -34,6 +36,8 @@ CAPACITY = 4096
 """Number of prompts whose scores are cached; the least recently used ones are dropped."""
 SLICE = 0.05
 """Seconds for which `collect` continues to score pending prompts."""
+TRIE = "trie"
+"""Normalisation of each token over the continuations of admissible commands (`harness.lm.trie`)."""
 
 
 class ScorePolicy(HFPolicy):
@@ -41,13 +45,16 @@ class ScorePolicy(HFPolicy):
     `temperature`.
 
     `normalisation` divides a command's log-likelihood by its tokens ("token"), its words ("word")
-    or nothing ("sum"). `lead` is the text between the prompt and each command, and `close` follows
-    the command in the conversation; neither is scored. HFPolicy describes the other options.
+    or nothing ("sum"). With "trie" the probability of a token, at `temperature`, is normalised over
+    the tokens that continue an admissible command, and a command's probability is their product.
+    `lead` is the text between the prompt and each command, and `close` follows the command in the
+    conversation; neither is scored. HFPolicy describes the other options.
 
     A reply's `commands` has the choice, `prompt_ids` the tokens before it, and `ids` and `logprobs`
-    its tokens and their log-probs. `extra` has the "logprob" and "index" of the choice among the
-    admissible commands, the "entropy" of that distribution, and "prompt" and "candidates", from
-    which trainers compute the scores again.
+    its tokens and their log-probs, over the vocabulary at temperature 1 or as "trie" normalises them.
+    `extra` has the "logprob" and "index" of the choice among the admissible commands, the "entropy"
+    of that distribution, and "prompt" and "candidates", from which trainers compute the scores
+    again; with "trie" also "allowed", for each token the tokens possible there.
     """
 
     def _set_up(
@@ -61,14 +68,16 @@ class ScorePolicy(HFPolicy):
         close: str = "",
         **options: Any,
     ) -> None:
-        if normalisation not in NORMALISATIONS:
-            raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join(NORMALISATIONS)}.")
+        if normalisation not in (*NORMALISATIONS, TRIE):
+            raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join((*NORMALISATIONS, TRIE))}.")
         super()._set_up(name, network, tokenizer, **options)
         self._scores: OrderedDict[tuple[tuple[int, ...], tuple[Candidate, ...]], list[torch.Tensor]] = OrderedDict()
         self.normalisation, self.close_tag = normalisation, close
         self.lead = lead or (" " if self.template.plain else "")  # words after 'Assistant:' begin with a space
         # The cached function knows the tokenizer only: a bound method would keep the weights after `close`.
-        self._encoded = lru_cache(maxsize=CAPACITY)(partial(_encode, self.template, tokenizer, self.lead))
+        end = self.template.end_id if normalisation == TRIE else None
+        self._encoded = lru_cache(maxsize=CAPACITY)(partial(_encode, self.template, tokenizer, self.lead, end))
+        self._trie = lru_cache(maxsize=CAPACITY)(Trie)
 
     def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
         replies: list[tuple[int, Reply]] = []
@@ -93,19 +102,17 @@ class ScorePolicy(HFPolicy):
             task = prompt.episode.task.id if prompt.episode else "this task"
             raise UsageError(
                 f"--action-mode score chooses among admissible commands, but {task} lists none: "
-                "use --action-mode write."
+                "use --action-mode write (in a recipe: acting.choose = 'free')."
             )
         ids, commands, dropped = self._fit_commands(prompt)
         if _longest(commands) > self.context:
             return Reply("", ids, finish_reason="context", dropped_turns=dropped, input_tokens=len(ids))
         logprobs, reused = self._score(prompt.key, ids, commands)
-        sums = torch.stack([tokens.double().sum() for tokens in logprobs])
-        lengths = [len(candidate.ids) for candidate in commands]
-        words = [word_count(command) for command in prompt.admissible]
-        temperature = self.settings.temperature
-        result = choice(sums, lengths, words, self.normalisation, temperature or 1.0)
-        index = int(result.logprobs.argmax()) if not temperature else _draw(result.logprobs, prompt.seed)
+        result = self._distribution(prompt.admissible, commands, logprobs)
+        greedy = not self.settings.temperature
+        index = int(result.logprobs.argmax()) if greedy else _draw(result.logprobs, prompt.seed)
         chosen, command = commands[index], prompt.admissible[index]
+        allowed = {"allowed": self._trie(tuple(commands)).allowed(index)} if self.normalisation == TRIE else {}
         return Reply(
             f"{self.lead.strip()}{command}{self.close_tag}",
             prompt_ids=ids[: chosen.keeps],
@@ -121,8 +128,20 @@ class ScorePolicy(HFPolicy):
                 "index": index,
                 "prompt": ids,
                 "candidates": commands,
+                **allowed,
             },
         )
+
+    def _distribution(
+        self, texts: Sequence[str], commands: Sequence[Candidate], logprobs: Sequence[torch.Tensor]
+    ) -> Choice:
+        """Returns the distribution over commands from the result of `_score`."""
+        if self.normalisation == TRIE:
+            return self._trie(tuple(commands)).choice(logprobs)
+        sums = torch.stack([tokens.double().sum() for tokens in logprobs])
+        lengths = [len(candidate.ids) for candidate in commands]
+        words = [word_count(text) for text in texts]
+        return choice(sums, lengths, words, self.normalisation, self.settings.temperature or 1.0)
 
     def _fit_commands(self, prompt: Prompt) -> tuple[list[int], list[Candidate], int]:
         """Encodes prompt and commands, and drops the oldest turns until they fit the context;
@@ -141,18 +160,22 @@ class ScorePolicy(HFPolicy):
             dropped += 1
 
     def tokens(self, messages: Sequence[Message], commands: Sequence[str]) -> tuple[list[int], list[Candidate]]:
-        """Returns the tokens of the prompt, including `lead`, and of each command after it."""
+        """Returns the tokens of the prompt, including `lead`, and of each command after it; with
+        "trie" no command begins another.
+        """
         return self._encoded(tuple((message["role"], message["content"]) for message in messages), tuple(commands))
 
     def _score(self, key: str, ids: list[int], commands: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
-        """Returns the log-probs of each candidate's tokens, and the number of prompt tokens that
-        were cached.
+        """Returns the log-probs of each candidate's tokens, normalised in the trie if this is asked
+        for, and the number of prompt tokens that were cached.
         """
         request = (tuple(ids), tuple(commands))
         if self.prefix_reuse and request in self._scores:  # small tasks repeat the same prompts in many episodes
             self._scores.move_to_end(request)
             return self._scores[request], len(ids)
         logprobs, reused = self._compute(key, ids, commands)
+        if self.normalisation == TRIE:
+            logprobs = self._trie(tuple(commands)).logprobs(logprobs, self.settings.temperature or 1.0)
         if self.prefix_reuse:
             self._scores[request] = logprobs
             if len(self._scores) > CAPACITY:
@@ -180,14 +203,21 @@ class ScorePolicy(HFPolicy):
 
 
 def _encode(
-    template: Template, tokenizer: Any, lead: str, messages: tuple[tuple[str, str], ...], commands: tuple[str, ...]
+    template: Template,
+    tokenizer: Any,
+    lead: str,
+    end: int | None,
+    messages: tuple[tuple[str, str], ...],
+    commands: tuple[str, ...],
 ) -> tuple[list[int], list[Candidate]]:
-    """Returns the tokens of the prompt with `lead`, and of each command after it."""
+    """Returns the tokens of the prompt with `lead`, and of each command after it; with `end` no
+    command begins another.
+    """
     ids, head, tail = template.open_end([{"role": role, "content": text} for role, text in messages])
     encoded = candidates(tokenizer, head, tail, commands, lead)
     if lead:
         ids = ids[:head] + tokenizer(tail + lead, add_special_tokens=False)["input_ids"]
-    return ids, encoded
+    return ids, encoded if end is None else prefix_free(ids, encoded, end)
 
 
 def _longest(commands: Sequence[Candidate]) -> int:

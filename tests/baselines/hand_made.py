@@ -73,6 +73,8 @@ class Play:
     seed: int = 0
     attempt: int = 0
     truncated: bool = False
+    commands: tuple[tuple[int, ...], ...] = ()
+    """the tokens of all admissible commands, one of which each reply is; () for free replies"""
 
 
 def trajectories(model: Model, plays: Sequence[Play]) -> list[Trajectory]:
@@ -87,13 +89,25 @@ def trajectories(model: Model, plays: Sequence[Play]) -> list[Trajectory]:
         for turn, (reply, reward) in enumerate(zip(play.replies, play.rewards, strict=True)):
             seen = play.seen[turn] if play.seen else str(turn)
             made = Turn(seen, Reply("", prompt, reply, [0.0] * len(reply)), ("",), reward, {})
+            if play.commands:
+                made.reply.extra["allowed"] = _allowed(play.commands, reply)
             new, _ = sampled(model.lm, made)
-            shifts = [OFFSETS[(offset + j) % len(OFFSETS)] for j in range(len(reply))]
+            possible = made.reply.extra.get("allowed", [True] * len(reply))
+            shifts = [OFFSETS[(offset + j) % len(OFFSETS)] if possible[j] else 0.0 for j in range(len(reply))]
             made.reply.logprobs = (new.detach() - torch.tensor(shifts, dtype=new.dtype)).tolist()
             offset += len(reply)
             run.turns.append(made)
             prompt = [*prompt, *reply, 2 + turn % 3, 11]
         result.append(run)
+    return result
+
+
+def _allowed(commands: Sequence[tuple[int, ...]], reply: Sequence[int]) -> list[tuple[int, ...]]:
+    """The tokens that some command has after the same tokens as the reply; () where there is one."""
+    result = []
+    for j in range(len(reply)):
+        after = {command[j] for command in commands if list(command[:j]) == list(reply[:j]) and len(command) > j}
+        result.append(tuple(sorted(after)) if len(after) > 1 else ())
     return result
 
 
@@ -105,9 +119,22 @@ def turns(runs: Sequence[Trajectory]) -> Iterator[Turn]:
 def sampled(lm: Any, turn: Turn) -> tuple[Tensor, Tensor]:
     """Log-probs of the reply's tokens, and the entropies where they were drawn. [n], [n]"""
     prompt, reply = list(turn.reply.prompt_ids), list(turn.reply.ids)
-    logp = lm(input_ids=torch.tensor([prompt + reply])).logits[0].log_softmax(-1)
+    logits = lm(input_ids=torch.tensor([prompt + reply])).logits[0]
+    if "allowed" in turn.reply.extra:
+        return _sampled_among(logits[len(prompt) - 1 :], reply, turn.reply.extra["allowed"])
+    logp = logits.log_softmax(-1)
     places = torch.arange(len(reply)) + len(prompt) - 1
     return logp[places, torch.tensor(reply)], -(logp[places].exp() * logp[places]).sum(-1)
+
+
+def _sampled_among(logits: Tensor, reply: list[int], allowed: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
+    """`sampled` for replies whose tokens were drawn among a few each."""
+    pairs = []
+    for z, token, possible in zip(logits, reply, allowed, strict=False):
+        p = z[list(possible or (token,))].exp()
+        p = p / p.sum()
+        pairs.append((p[list(possible or (token,)).index(token)].log(), -(p * p.log()).sum()))
+    return torch.stack([a for a, _ in pairs]), torch.stack([b for _, b in pairs])
 
 
 def values(critic: Any, turn: Turn) -> Tensor:

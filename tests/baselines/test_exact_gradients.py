@@ -91,11 +91,11 @@ def next_prompts(runs):
     return [[*run.turns[-1].reply.prompt_ids, *run.turns[-1].reply.ids, 12, 9, 5] for run in runs]
 
 
-def check_critic_method(algorithm, config, rates, reference=False):
+def check_critic_method(algorithm, config, rates, reference=False, plays=PLAYS):
     """One update of a method with a critic leaves the expected gradients in the actor and in the
     critic."""
     model = hand.tiny_model("own", reference)
-    runs = hand.trajectories(model, PLAYS)
+    runs = hand.trajectories(model, plays)
     prompts = next_prompts(runs)
     behind = hand.frozen_copy(model.reference.frozen) if reference else None
     extra = None

@@ -170,8 +170,10 @@ def test_a_head_on_frozen_features_needs_one_pass_of_the_reference_per_update(fo
     batch = collate(runs)
     reference = kl.reference_pass(inputs, batch)
     cached = actor_critic.critic_values(inputs, batch)
-    torch.testing.assert_close(cached, evaluate(model.values, batch, 0, False), atol=1e-5, rtol=1e-5)
-    alone = evaluate(lambda *rows: model.reference_logprobs(rows[0], rows[1], 1.0, rows[2]), batch, 2, False)
+    torch.testing.assert_close(
+        cached, evaluate(lambda rows: model.values(*rows[:3]), batch, 0, False), atol=1e-5, rtol=1e-5
+    )
+    alone = evaluate(lambda rows: model.reference_logprobs(rows[0], rows[1], 1.0, rows[2]), batch, 2, False)
     torch.testing.assert_close(reference, alone, atol=1e-5, rtol=1e-5)
     passes = []
     handle = model.reference.frozen.register_forward_hook(lambda *_: passes.append(1))

@@ -253,7 +253,7 @@ def test_a_target_critic_gives_one_step_targets_and_follows(model):
     model.keep_target()
     batch = collate(runs)
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator())
-    values = evaluate(model.target_values, batch, 0, False)
+    values = evaluate(lambda rows: model.target_values(*rows[:3]), batch, 0, False)
     paid = token_rewards(batch, turn_rewards(runs))
     after = torch.cat([values[1:], values[:1]])
     last = torch.cat([batch.episode[1:] != batch.episode[:-1], torch.tensor([True])])

@@ -73,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--action-mode", choices=["write", "score"], default="write", help="score: choose the most likely command"
     )
     group.add_argument(
-        "--normalisation", choices=["sum", "token", "word"], default="word", help="with --action-mode score"
+        "--normalisation", choices=["sum", "token", "word", "trie"], default="word", help="with --action-mode score"
     )
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
     group.add_argument(

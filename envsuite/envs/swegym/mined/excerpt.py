@@ -168,7 +168,8 @@ def parameters_of(text: str, name: str) -> str | None:
     names, values = "parameters", []
     if len(given) == len(decorators) == 1 and ast.unparse(given[0].func).endswith("parametrize"):
         arguments = given[0].args
-        names = arguments[0].value if isinstance(arguments[0], ast.Constant) else names
+        if isinstance(arguments[0], ast.Constant):
+            names = str(arguments[0].value)
         values = arguments[1].elts if isinstance(arguments[1], (ast.List, ast.Tuple)) else []
     known = [] if names == "parameters" else [re.escape(word.strip()) for word in names.split(",")]
     one = "|".join(known) or r"[^\W\d]\w*?"
