@@ -31,7 +31,7 @@ from envsuite.envs.babyai.model import (
 LOCK_DISTANCE = 10_000  # distance of a locked door in route searches
 LOCK_COST = 6  # what a lock adds to the heuristic, without the way to its key
 UNREACHABLE = 1_000_000
-SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 10_000, False))
+SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 6_000, False), (20.0, 20_000, False))
 """(weight of the heuristic, states expanded, whether to pick up needed objects only), in order"""
 EXACT_BUDGET = ((1.0, 100_000, False),)
 ARRIVED = -1  # stage of a successful state

@@ -19,6 +19,8 @@ DISTRIBUTIONS = {"lightgbm": ("lightgbm",), "xgboost": ("xgboost-cpu", "xgboost"
 """package -> distributions that contain it, the first one that is installed counts"""
 PACKAGES = tuple(DISTRIBUTIONS)
 CURE = "pip install 'envsuite[boosting]'"
+ENVIRONMENT = (("OMP_THREAD_LIMIT", "1"),)
+"""`n_jobs` above 1 runs as 1: OpenMP ends a program that asks for more threads than the sandbox's limit on processes"""
 
 
 def require(packages: Sequence[str]) -> None:
@@ -41,8 +43,13 @@ def distributions(packages: Sequence[str]) -> tuple[str, ...]:
 
 def extended(spec: Spec, packages: Sequence[str]) -> Spec:
     """Returns a sandbox that has the packages too, imported before the runs."""
+    if not packages:
+        return spec
     return replace(
-        spec, modules=(*spec.modules, *packages), distributions=(*spec.distributions, *distributions(packages))
+        spec,
+        modules=(*spec.modules, *packages),
+        distributions=(*spec.distributions, *distributions(packages)),
+        environment=(*spec.environment, *ENVIRONMENT),
     )
 
 
