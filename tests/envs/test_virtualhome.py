@@ -24,7 +24,7 @@ from envsuite.envs.virtualhome.rules.goals import Condition, GoalTracker, predic
 from envsuite.envs.virtualhome.rules.lower_bound import LowerBound
 from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, _Reduced
 from envsuite.envs.virtualhome.rules.solutions import solutions
-from envsuite.envs.virtualhome.text import CliParser, command, paragraph
+from envsuite.envs.virtualhome.text import CommandParser, command, paragraph
 from envsuite.errors import BadKnob, UsageError
 
 PAPERS = published.paper_tasks()
@@ -591,7 +591,7 @@ def test_a_state_brings_the_very_same_episode_back():
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_action_is_found_in_its_own_words(name):
     task = published.published(name)
-    grammar = CliParser(task.home)
+    grammar = CommandParser(task.home)
     for action in task.actions:
         phrase = command(task.home, action)
         for spelled in (phrase, phrase.upper(), phrase.replace("the ", ""), f"  {phrase}. "):
@@ -627,7 +627,7 @@ def test_things_are_never_lost_and_hands_hold_two_at_most(choices, seed):
 
 
 HOUSEHOLD = registry.build("VirtualHome-easy-v0")
-GRAMMAR = CliParser(fixed_tasks.fixed_task("entertainment")[0])
+GRAMMAR = CommandParser(fixed_tasks.fixed_task("entertainment")[0])
 
 
 @pytest.mark.parametrize(
