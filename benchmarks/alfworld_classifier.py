@@ -81,8 +81,10 @@ def features(game: AlfworldGame) -> list[float]:
     return [float(value) for value in values]
 
 
-def separation(official: Sequence[Sample], generated: Sequence[Sequence[Sample]], by_plan: bool) -> Separation:
-    """Returns the AUC of a random forest between official and generated games.
+def separation(
+    official: Sequence[Sample], generated: Sequence[Sequence[Sample]], by_plan: bool, trees: int = TREES
+) -> Separation:
+    """Returns the AUC of a random forest of `trees` trees between official and generated games.
 
     `generated` has one sequence per classification.
     """
@@ -94,7 +96,7 @@ def separation(official: Sequence[Sample], generated: Sequence[Sequence[Sample]]
         groups = np.array([str(sample.plan) if by_plan else sample.task for sample in samples])
         score = np.zeros(len(labels))
         for train, test in GroupKFold(FOLDS, shuffle=True, random_state=draw).split(table, labels, groups):
-            forest = RandomForestClassifier(TREES, min_samples_leaf=2, random_state=draw)
+            forest = RandomForestClassifier(trees, min_samples_leaf=2, random_state=draw)
             score[test] = forest.fit(table[train], labels[train]).predict_proba(table[test])[:, 1]
         aucs.append(roc_auc_score(labels, score))
         scored.append((np.array([sample.plan for sample in samples]), labels, score))

@@ -148,6 +148,8 @@ def page(results: dict[str, Any]) -> str:
     for name, result in results.items():
         for version, split_by in enumerate(("seed", "structure")):
             counts = result["twins"][split_by]
+            if not counts["train_games"]:
+                continue  # not scanned so far
             cells = [name, f"v{version}", f"{counts['train_games']:,}"]
             for split in ("test", "valid"):
                 of = counts[split]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def smollm() -> Path:
         if not USERS_CACHE:
             patch.delenv("ENVSUITE_CACHE", raising=False)
         return model_files.fetch("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """Yields a process that has imported torch and transformers and runs commands in its forks."""
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'envsuite[train]'")
+    from tests.forking import Forks
+
+    with tempfile.TemporaryDirectory() as folder:
+        process = Forks(Path(folder))
+        yield process
+        process.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

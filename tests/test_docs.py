@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forking import Forks
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
@@ -21,16 +23,21 @@ SAVED = re.compile(r"Save (?:it|this) as `(\S+)`")
 MODELS = Path(os.environ.get("ENVSUITE_CACHE") or Path.home() / ".cache" / "envsuite") / "models"
 
 
-def follow(page: Path, work: Path) -> dict[str, str]:
+def follow(page: Path, work: Path, forks: Forks | None = None) -> dict[str, str]:
     """Saves every file and runs every bash block of a page in its order; returns what each block printed.
 
-    A block of Python or TOML after "Save it as `NAME`" becomes that file. Other blocks are only read.
+    A block of Python or TOML after "Save it as `NAME`" becomes that file. Other blocks are only read. With `forks`, the
+    commands that need torch run in forks of a process that has imported it.
     """
     commands = work / "bin"
     commands.mkdir()
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    lines = {name: f"{sys.executable} -m {target.partition(':')[0]}" for name, target in scripts.items()}
-    for name, line in {**lines, "python": sys.executable}.items():  # as pip would install them, of this tree
+    modules = {name: target.partition(":")[0] for name, target in scripts.items()}
+    lines = {"python": sys.executable, **{name: f"{sys.executable} -m {module}" for name, module in modules.items()}}
+    if forks:
+        lines["python"] = str(forks.python)
+        lines |= {name: f"{forks.python} -m {modules[name]}" for name in ("envsuite-eval", "envsuite-train")}
+    for name, line in lines.items():  # as pip would install them, of this tree
         (commands / name).write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         (commands / name).chmod(0o755)
     environment = {
@@ -76,9 +83,8 @@ def success(table: str, model: str) -> float:
     reason="the bundled model is not fetched: envsuite-models get smollm2-135m",
 )
 @pytest.mark.timeout(1800)  # a minute on two idle cores; many on a crowded machine
-def test_the_first_hour_runs_command_by_command(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed: pip install 'envsuite[train]'")
-    printed = follow(ROOT / "docs" / "tutorial" / "first-hour.md", tmp_path)
+def test_the_first_hour_runs_command_by_command(tmp_path, forks):
+    printed = follow(ROOT / "docs" / "tutorial" / "first-hour.md", tmp_path, forks)
     first = output(printed, "-m smollm2-135m")
     assert success(first, "expert") == 100
     assert "> [" in output(printed, "python read.py")

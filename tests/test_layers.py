@@ -1,6 +1,7 @@
 """Layering: imports only point to lower floors, without circles, and no engine is imported early."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -47,15 +48,22 @@ FOLDERS = {
 ENGINES = ("torch", "transformers", "textworld", "alfworld", "minigrid", "sklearn", "pandas", "docker", "PIL", "rich")
 
 
-def imports(path: Path, top_level_only: bool = False):
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if top_level_only else ast.walk(tree)
-    for node in nodes:
+@functools.cache
+def parsed(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the modules and names that a file imports, and the classes that it defines."""
+    names, classes = [], []
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.ClassDef):
+            classes.append(node.name)
+    return tuple(names), tuple(classes)
+
+
+def imports(path: Path) -> tuple[str, ...]:
+    return parsed(path)[0]
 
 
 def modules():
@@ -137,9 +145,8 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_no_two_classes_share_a_name():
     places: dict[str, list[str]] = {}
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+        for name in parsed(path)[1]:
+            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert len(places) > 100
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 

@@ -54,7 +54,9 @@ def test_a_server_that_asks_to_wait_is_named_before_the_first_episode_ends_and_s
         process = start(tmp_path, server.url)
         line = line_with(process, "0/3", "1 turn (", "tok/s", "3 in flight", "3 retrying within ")
         assert r"/v1 answered 429: slow \x1b[2Jdown" in line, line
-        (heartbeat,) = tmp_path.glob("**/progress.json")
+        while not (heartbeats := list(tmp_path.glob("**/progress.json"))):  # another thread writes it
+            time.sleep(0.05)
+        (heartbeat,) = heartbeats
         while (beat := json.loads(heartbeat.read_text()))["retrying"] < 3:
             time.sleep(0.05)
         assert (beat["in_flight"], beat["turns"]) == (3, 1) and "429" in beat["reason"]

@@ -136,19 +136,20 @@ ACCELERATE = "accelerate.commands.launch --multi_gpu --num_machines 1 --mixed_pr
         pytest.param("twosome", "torch.distributed.run --nproc-per-node 2 --master-port", marks=pytest.mark.slow),
     ],
 )
-def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launcher):
+def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launcher, forks):
     """gloo on loopback: each plays half of the games and carries half of each minibatch."""
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
     sft = {"episodes": 4}
     path = write(tmp_path / "recipe.toml", recipe(folder, algorithm=algorithm, acting=acting, sft=sft))
     command = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    python = forks.python if launcher == PAIR else sys.executable
     TrainingRun(recipes.load(path), tmp_path / "one").train()
     for _ in range(3):  # another process may take the port before the launcher does
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        together = [sys.executable, "-m", *launcher.split(), port, *command, tmp_path / "two"]
+        together = [python, "-m", *launcher.split(), port, *command, tmp_path / "two"]
         done = subprocess.run(together, cwd=ROOT, env=quiet, capture_output=True, text=True)
         if "EADDRINUSE" not in done.stderr and "is already in use" not in done.stderr:
             break

@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,14 +64,14 @@ def tables(folder):
     }
 
 
-def together(todo):
+def together(todo, python):
     """Has two processes train."""
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     for _ in range(3):  # another process may take the port before the launcher does
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        words = [sys.executable, "-m", "tests.baselines.pair", port, "-m", "tests.baselines.sharded", json.dumps(todo)]
+        words = [python, "-m", "tests.baselines.pair", port, "-m", "tests.baselines.sharded", json.dumps(todo)]
         done = subprocess.run(words, cwd=ROOT, env=quiet, capture_output=True, text=True)
         if "EADDRINUSE" not in done.stderr:
             break
@@ -80,7 +79,7 @@ def together(todo):
 
 
 @pytest.fixture(scope="module")
-def runs(folder, tmp_path_factory):
+def runs(folder, tmp_path_factory, forks):
     """The folder of runs by one process and by two; the latter stopped after an update and resumed."""
     place = tmp_path_factory.mktemp("runs")
     todo = []
@@ -94,7 +93,7 @@ def runs(folder, tmp_path_factory):
         todo.append(
             [{**tables(folder)["lora"], "fsdp": True, "generation": generation}, str(place / "two" / "served"), False]
         )
-        done = together(todo)
+        done = together(todo, forks.python)
     assert done.returncode == 0, done.stderr
     return place
 

@@ -303,7 +303,9 @@ def test_the_patch_is_a_diff_that_git_takes(envs):
     assert set(env.changes()) == {"new.txt", "LICENSE.BSD", "setup.py"}
 
 
-@pytest.mark.parametrize("driver", drivers.DRIVERS)
+@pytest.mark.parametrize(
+    "driver", [pytest.param(name, marks=[pytest.mark.slow] * (name == "docker")) for name in drivers.DRIVERS]
+)
 def test_every_driver_plays_and_judges_alike(driver):
     need_driver(driver)
     env = registry.build("SWEGym-easy-v0", sandbox=driver, instances=(SMALL,))

@@ -304,6 +304,22 @@ def test_nothing_of_an_archive_runs_while_it_is_fetched(index, tmp_path):
     assert not mark.exists()
 
 
+def test_a_download_that_fails_is_no_lasting_reason_and_keeps_the_other_archives(index, tmp_path):
+    damaged, whole = tmp_path / "simple" / "wordy", tmp_path / "simple" / "whole"
+    whole.mkdir()
+    shutil.copy(damaged / "wordy-1.0.tar.gz", whole / "whole-1.0.tar.gz")
+    (whole / "index.html").write_text('<a href="whole-1.0.tar.gz">whole-1.0.tar.gz</a>')
+    (damaged / "index.html").write_text(f'<a href="wordy-1.0.tar.gz#sha256={"0" * 64}">wordy-1.0.tar.gz</a>')
+    (tmp_path / "here").mkdir()
+    answers = archives._download(["wordy==1.0", "wheely", "whole"], tmp_path / "here")
+    assert isinstance(answers["wordy==1.0"], archives.IndexFailure)
+    assert "wordy==1.0 cannot be downloaded now (wordy-1.0.tar.gz does not have the sha256" in str(
+        answers["wordy==1.0"]
+    )
+    assert type(answers["wheely"]) is DataError
+    assert answers["whole"].read_bytes() == (whole / "whole-1.0.tar.gz").read_bytes()
+
+
 def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monkeypatch, capsys):
     def said(*words):
         monkeypatch.setattr(sys, "argv", ["build", str(tmp_path / "tasks"), *words])
@@ -318,7 +334,8 @@ def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monke
     assert "cannot be read" in said("-p", str(tmp_path / "none.tar.gz"))
     assert "name it with -p" in said("-p", "wordy", "-p", "wheely", "--tests", "tests")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    assert "The package index cannot be reached for wordy: name a source archive's path instead" in said("-p", "wordy")
+    cure = "check the connection, or name a source archive's path instead"
+    assert f"The package index cannot be reached for wordy: {cure}" in said("-p", "wordy")
 
 
 def test_a_folder_that_cannot_be_played_says_why(made, tmp_path):

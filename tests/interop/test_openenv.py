@@ -1,5 +1,6 @@
 """A task served by OpenEnv's server and played over loopback with OpenEnv's client."""
 
+import importlib.util
 import threading
 import time
 
@@ -9,12 +10,15 @@ from envsuite import registry
 from envsuite.errors import BadKnob
 from tests import toys  # noqa: F401
 
-openenv = pytest.importorskip("openenv.core", reason="openenv-core is not installed")
-uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+MISSING = [name for name in ("openenv", "uvicorn") if importlib.util.find_spec(name) is None]
+# Imported in the tests alone: the import takes seconds, which every process that collects tests would spend.
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} is not installed")
 
 
 @pytest.fixture(scope="module")
 def address():
+    import uvicorn
+
     from harness.interop.openenv import app
 
     server = uvicorn.Server(uvicorn.Config(app("HiLo-v0", "dense", size=32), port=0, log_level="error"))

@@ -1,5 +1,7 @@
 """TRL's GRPOTrainer trains on our environments: tool calls reach the game, rewards reach the trainer."""
 
+import importlib.util
+
 import pytest
 
 from envsuite import registry
@@ -7,8 +9,9 @@ from envsuite.errors import BadKnob, UsageError
 from harness.lm.template import SampledReply, Template
 from tests import toys  # noqa: F401
 
-trl = pytest.importorskip("trl", reason="trl is not installed")
-datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+MISSING = [name for name in ("trl", "datasets") if importlib.util.find_spec(name) is None]
+# Imported in the tests alone: the import takes seconds, which every process that collects tests would spend.
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} is not installed")
 
 CALL = '<tool_call>\n{"name": "act", "arguments": {"command": "north"}}\n</tool_call>'
 
@@ -69,6 +72,9 @@ def seen_tokens(tokenizer, seed, reply_ids):
 
 
 def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, tmp_path, monkeypatch):
+    import datasets
+    import trl
+
     from harness.interop.trl import TRLGame, factory, games
 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")

@@ -1,6 +1,7 @@
 """Plays our games with verifiers' environment, agent and interception server, and a loopback model."""
 
 import asyncio
+import importlib.util
 import runpy
 import sys
 from pathlib import Path
@@ -18,8 +19,8 @@ from harness.types import episode
 from tests import toys  # noqa: F401
 from tests.api import server as loopback
 
-vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
-from verifiers.v1.utils.trace_store import write_episode  # noqa: E402
+# Imported in the tests alone: the import takes seconds, which every process that collects tests would spend.
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("verifiers") is None, reason="verifiers is not installed")
 
 
 @pytest.fixture
@@ -33,6 +34,8 @@ def server(tmp_path, monkeypatch):
 
 def play(url, *, env=(), **taskset):
     """Plays every game of a taskset concurrently, as `vf-eval` does; returns the episodes."""
+    import verifiers.v1 as vf
+
     config = vf.resolve_env_config({"taskset": {"id": "envsuite-verifiers", **taskset}, **dict(env)})
     model = vf.ModelContext(model="small-model", client=vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY"))
 
@@ -72,6 +75,8 @@ def conversations(server):
 
 @pytest.mark.parametrize("name", ["BabyAI-goto-v0", "Apart-v0"])
 def test_conversations_and_results_equal_those_of_our_evaluation(server, name, tmp_path):
+    from verifiers.v1.utils.trace_store import write_episode
+
     if name.startswith("BabyAI"):
         pytest.importorskip("minigrid", reason="minigrid is not installed")
     (task,) = registry.tasks(name)
@@ -173,6 +178,8 @@ def test_a_refusal_by_the_server_is_an_error_of_the_trace(server):
 
 
 def test_invalid_settings_raise_before_any_episode():
+    import verifiers.v1 as vf
+
     config = vf.resolve_env_config
     for error, taskset in (
         (UsageError, {}),

@@ -16,6 +16,20 @@ from tests.sandbox.conftest import LIMITS, working
 from tests.sandbox.hostile import CARRIED, HOSTILE
 
 CALM = "said = 'calm'\nimport os\nassert os.listdir(os.environ['HOME']) == []"
+ENDS_THE_CONTAINER = (
+    "fork bomb",
+    "memory bomb",
+    "memory bomb in shared memory",
+    "memory bomb in the shared memory of many processes",
+    "crowd the processors to gain time",
+    "loop in C",
+    "deadlock",
+    "ignore every signal",
+)
+"""Programs after which Docker starts another container, seconds each: `make sandbox-proof` runs them there.
+
+`make test` runs them on the other drivers, and in Docker the infinite loop and the memory bomb of many processes.
+"""
 TOO_DANGEROUS_FOR_PROCESS = {"kill every process", "kill the zygote"}  # without root they hit the user's own processes
 
 
@@ -35,7 +49,15 @@ def test_there_are_at_least_forty_hostile_programs():
     assert len(HOSTILE) + len(CARRIED) >= 40
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+def programs():
+    """Yields every hostile program on every driver, marked slow where it ends a container."""
+    for driver in sandbox.DRIVERS:
+        for name in HOSTILE:
+            slow = driver == "docker" and name in ENDS_THE_CONTAINER
+            yield pytest.param(driver, name, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize(("session", "name"), programs(), indirect=["session"])
 def test_a_hostile_program_breaches_nothing_and_the_next_run_works(name, session, play, world, monkeypatch):
     if session.driver == "process" and name in TOO_DANGEROUS_FOR_PROCESS and os.geteuid() != 0:
         pytest.skip("the process driver cannot stop it, and it would end the user's own processes")

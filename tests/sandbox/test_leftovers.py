@@ -99,7 +99,9 @@ def test_the_next_start_removes_what_a_killed_run_left(driver, place):
     assert owner not in Path("/proc/mounts").read_text()
 
 
-@pytest.mark.parametrize("driver", sandbox.DRIVERS)
+@pytest.mark.parametrize(
+    "driver", [pytest.param(name, marks=[pytest.mark.slow] * (name == "docker")) for name in sandbox.DRIVERS]
+)
 def test_an_interrupted_run_leaves_nothing(driver, place):
     working(driver)
     running, owner = start(driver)

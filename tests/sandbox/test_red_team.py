@@ -29,10 +29,10 @@ DRIVERS = ("bwrap", "landlock", "docker", "process")
 
 
 def sampled():
-    """Yields every exploit on every driver; those beyond a sample are marked slow."""
+    """Yields every exploit on every driver; all but one for each safe driver are marked slow."""
     for place, exploit in enumerate(red_team.EXPLOITS):
         for number, driver in enumerate(DRIVERS):
-            quick = (place + 2 * number) % len(red_team.EXPLOITS) < 2 and driver != "process"
+            quick = (place + 2 * number) % len(red_team.EXPLOITS) == 0 and driver != "process"
             yield pytest.param(exploit, driver, marks=[] if quick else pytest.mark.slow)
 
 

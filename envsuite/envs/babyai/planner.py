@@ -31,7 +31,7 @@ from envsuite.envs.babyai.model import (
 LOCK_DISTANCE = 10_000  # distance of a locked door in route searches
 LOCK_COST = 6  # what a lock adds to the heuristic, without the way to its key
 UNREACHABLE = 1_000_000
-SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 10_000, False))
+SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 6_000, False), (20.0, 20_000, False))
 """(weight of the heuristic, states expanded, whether to pick up needed objects only), in order"""
 EXACT_BUDGET = ((1.0, 100_000, False),)
 ARRIVED = -1  # stage of a successful state
@@ -263,10 +263,11 @@ class GridPlanner:
     def _approach_cost(self, state: GridState, cell: int) -> int:
         return self._reach_cost(state, frozenset((cell,)))
 
-    def _reach_cost(self, state: GridState, goals: frozenset[int], depth: int = 0) -> int:
+    def _reach_cost(self, state: GridState, goals: frozenset[int], unlocking: tuple[int, ...] = ()) -> int:
         """Estimates the steps until the agent faces a goal cell.
 
-        Unless the planner is exact, this includes fetching the keys of locked doors on the way.
+        Unless the planner is exact, this includes fetching the keys of locked doors on the way. A key
+        behind one of the doors in `unlocking`, for which it is fetched, is out of reach.
         """
         routes = self._routes_to(state, goals)
         pose = state.cell * 4 + state.heading
@@ -278,10 +279,10 @@ class GridPlanner:
         total = steps + locks * LOCK_COST
         if model.key_colors.get(state.held) == model.door_colors[door]:
             return total
-        if depth > len(model.door_cells):
+        if door in unlocking:
             return UNREACHABLE
         keys = [
-            self._reach_cost(state, frozenset((cell,)), depth + 1)
+            self._reach_cost(state, frozenset((cell,)), (*unlocking, door))
             + 1
             + (state.held != NONE)
             + (state.where[key] == IN_BOX)

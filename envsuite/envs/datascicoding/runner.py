@@ -30,6 +30,8 @@ from typing import Any
 
 NAME = "<submission>"
 MOST_OBJECTS = 100_000  # of a model that are searched for forbidden estimators
+PACKAGES = ("sklearn", "lightgbm", "xgboost")
+"""packages whose estimators may be forbidden"""
 FUNCTION = {"model": "build_model", "features": "transform"}
 
 
@@ -328,7 +330,7 @@ def _look_inside(model: Any, forbidden: set[str]) -> None:
         if id(part) in seen or isinstance(part, (str, bytes, int, float, type(None))):
             continue
         seen.add(id(part))
-        names = {kind.__name__ for kind in type(part).__mro__ if kind.__module__.startswith("sklearn.")}
+        names = {kind.__name__ for kind in type(part).__mro__ if kind.__module__.partition(".")[0] in PACKAGES}
         if names & forbidden:
             raise Rejection("forbidden", f"{(names & forbidden).pop()} may not be used")
         waiting += _inner_objects(part)

@@ -156,18 +156,20 @@ def structure_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
     if counts is None:
         return {}
     twins = counts["twins"][settings["split_by"]]
-    return {
+    facts: dict[str, Any] = {
         "structures": {
             "counted": counts["structures"],
             "games": counts["games"],
             "chance_of_a_new_one": round(counts["seen_once"] / counts["games"], 3),
-        },
-        "test_games_with_twin_in_train": {
+        }
+    }
+    if twins["train_games"]:
+        facts["test_games_with_twin_in_train"] = {
             "twins": twins["test"]["with_twin_in_train"],
             "test_games": twins["test"]["games"],
             "train_games": twins["train_games"],
-        },
-    }
+        }
+    return facts
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 SPLIT_SHARES = (("test", 2), ("valid", 2), ("train", 6))
@@ -19,6 +19,7 @@ _TEST_END, _VALID_END = 40_000, 50_000
 _WAYS = ("north", "east", "south", "west")
 
 Relation = tuple[str, tuple[str, ...]]
+Kind = tuple[str, str]
 
 
 def split_of(digest: str) -> str:
@@ -47,7 +48,7 @@ def structure_digest(serialised: Mapping[str, Any]) -> str:
     Maps, doors, kinds and places of things, and the conditions of quests count. Names, prose, the
     order of facts, and the directions of the compass (eight symmetries) do not.
     """
-    kinds: dict[str, Hashable] = {}
+    kinds: dict[str, Kind] = {}
     relations: set[Relation] = set()
 
     def add(fact: Mapping[str, Any], prefix: str, *nodes: str) -> None:
@@ -85,7 +86,7 @@ def structure_digest(serialised: Mapping[str, Any]) -> str:
 class _CanonicalForm:
     """Canonical form of a coloured relational structure, by refinement and individualisation."""
 
-    def __init__(self, kinds: Mapping[str, Hashable], relations: list[Relation]) -> None:
+    def __init__(self, kinds: Mapping[str, Kind], relations: list[Relation]) -> None:
         self._nodes = sorted(kinds)
         numbers = {node: number for number, node in enumerate(self._nodes)}
         self._relations = [(name, tuple(numbers[node] for node in nodes)) for name, nodes in relations]
@@ -94,8 +95,7 @@ class _CanonicalForm:
         for relation in self._relations:
             for node in set(relation[1]):
                 self._of[node].append(relation)
-        ordered = [kinds[node] for node in self._nodes]
-        self._labels = [list(kind) if isinstance(kind, tuple) else kind for kind in ordered]
+        self._labels = [kinds[node] for node in self._nodes]
         ranks = {label: rank for rank, label in enumerate(sorted({json.dumps(label) for label in self._labels}))}
         self._start = [ranks[json.dumps(label)] for label in self._labels]
 

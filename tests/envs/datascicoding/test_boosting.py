@@ -61,6 +61,24 @@ def test_with_the_knob_a_submission_uses_the_package_in_the_sandbox(build, both,
     assert info["verdict"] == "ok" and info["auc"] > 0.9
 
 
+@pytest.mark.parametrize("package", boosting.PACKAGES)
+def test_a_submission_may_ask_for_more_threads_than_a_run_may_start(build, both, package):
+    env = build("DataSciCoding-iris-v0", splits=1, packages=both)
+    env.reset(seed=0)
+    *_, info = env.step(PROGRAMS[package].replace("n_estimators=10", "n_estimators=10, n_jobs=200"))
+    assert info["verdict"] == "ok" and info["auc"] > 0.9
+
+
+@pytest.mark.parametrize(("package", "name"), [("lightgbm", "LGBMClassifier"), ("xgboost", "XGBClassifier")])
+def test_forbidden_models_of_a_package_are_found_when_the_text_does_not_name_them(build, both, package, name):
+    env = build("DataSciCoding-iris-v0", splits=1, packages=both, forbidden=(name,))
+    env.reset(seed=0)
+    hidden = PROGRAMS[package].replace(f"from {package} import {name}", f"import {package}")
+    hidden = hidden.replace(name, f"getattr({package}, {name[:5]!r} + {name[5:]!r})")
+    text, *_, info = env.step(hidden)
+    assert info["verdict"] == "forbidden" and f"{name} may not be used" in text
+
+
 def test_other_forms_of_the_game_take_the_knob_too(build, both):
     competition = build("DataSciCoding-mle-v0", packages=both)
     assert "numpy, pandas, scipy, scikit-learn, lightgbm and xgboost can be imported" in competition.instructions

@@ -19,6 +19,8 @@ DISTRIBUTIONS = {"lightgbm": ("lightgbm",), "xgboost": ("xgboost-cpu", "xgboost"
 """package -> distributions that contain it, the first one that is installed counts"""
 PACKAGES = tuple(DISTRIBUTIONS)
 CURE = "pip install 'envsuite[boosting]'"
+ENVIRONMENT = (("OMP_THREAD_LIMIT", "1"),)
+"""`n_jobs` above 1 runs as 1: OpenMP ends a program that asks for more threads than the sandbox's limit on processes"""
 
 
 def require(packages: Sequence[str]) -> None:
@@ -41,8 +43,13 @@ def distributions(packages: Sequence[str]) -> tuple[str, ...]:
 
 def extended(spec: Spec, packages: Sequence[str]) -> Spec:
     """Returns a sandbox that has the packages too, imported before the runs."""
+    if not packages:
+        return spec
     return replace(
-        spec, modules=(*spec.modules, *packages), distributions=(*spec.distributions, *distributions(packages))
+        spec,
+        modules=(*spec.modules, *packages),
+        distributions=(*spec.distributions, *distributions(packages)),
+        environment=(*spec.environment, *ENVIRONMENT),
     )
 
 
@@ -86,10 +93,10 @@ _LINES = {
     import lightgbm
     settings = {"n_estimators": 80, "learning_rate": 0.06, "num_leaves": 8, "min_child_samples": 10}
     settings.update(subsample=0.8, subsample_freq=1, colsample_bytree=0.7, random_state=0, n_jobs=1, verbose=-1)
-    models += [[(lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor)(**settings)]]""",
+    models += [encoded(x, (lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor)(**settings))]""",
     "xgboost": """\
     import xgboost
     settings = {"n_estimators": 80, "learning_rate": 0.08, "max_depth": 3, "min_child_weight": 3, "random_state": 0}
     settings.update(subsample=0.8, colsample_bytree=0.7, n_jobs=1, tree_method="hist")
-    models += [[(xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(**settings)]]""",
+    models += [encoded(x, (xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(**settings))]""",
 }

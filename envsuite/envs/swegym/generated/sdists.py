@@ -105,10 +105,8 @@ def _fetch(requirement: str, scratch: Path) -> Path:
     """Downloads a source archive. Raises DataError."""
     try:
         return archives.download(requirement, scratch)
-    except archives.IndexFailure:
-        raise DataError(
-            f"The package index cannot be reached for {requirement}: name a source archive's path instead."
-        ) from None
+    except archives.IndexFailure as error:
+        raise DataError(f"{str(error).rstrip('.')}, or name a source archive's path instead.") from None
 
 
 # ---- contents of an archive ---------------------------------------------------------------------------------------

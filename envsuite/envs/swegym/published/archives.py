@@ -28,7 +28,7 @@ _OFFLINE = ("Retrying (", "Max retries exceeded", "name resolution", "Failed to 
 
 
 class IndexFailure(DataError):
-    """pip could not do its work this time: no connection, a time-out, or it was killed."""
+    """The index did not answer this time: no connection, a server's error, a time-out, or pip was killed."""
 
 
 def releases(name: str) -> list[str]:
@@ -80,7 +80,7 @@ def fetch(requirement: str) -> Path:
 def prefetch(requirements: Sequence[str]) -> None:
     """Downloads the archives that the cache lacks in one call, which is faster than one call for each.
 
-    A missing archive is passed over; `fetch` raises the reason. Raises IndexFailure without a connection.
+    An archive that fails is passed over; `fetch` raises the reason. Raises IndexFailure without a connection.
     """
     missing = [text for text in requirements if not any(_folder(text).glob("*.tar.gz"))]
     if missing:
@@ -108,20 +108,25 @@ def extract(source: Path, target: Path) -> None:
 def download(requirement: str, folder: Path) -> Path:
     """Downloads the source archive of NAME or NAME==VERSION into a folder, and runs nothing of it.
 
-    Raises DataError if the index has none, IndexFailure without a connection.
+    Raises DataError if the index has none, IndexFailure if it cannot be downloaded this time.
     """
     answer = _download([requirement], folder)[requirement]
     if isinstance(answer, Path):
         return answer
-    raise DataError(answer)
+    raise answer
 
 
-def _download(requirements: Sequence[str], folder: Path) -> dict[str, Path | str]:
-    """Returns the downloaded archive of each requirement, or the reason why there is none."""
-    answers = [json.loads(line) for line in _run(sys.executable, str(CLIENT), str(folder), *requirements).splitlines()]
-    return {
-        answer["requirement"]: Path(answer["path"]) if "path" in answer else str(answer["error"]) for answer in answers
-    }
+def _download(requirements: Sequence[str], folder: Path) -> dict[str, Path | DataError]:
+    """Returns the downloaded archive of each requirement, or the error for which there is none."""
+    output = _run(sys.executable, str(CLIENT), str(folder), *requirements)
+    return {answer["requirement"]: _archive(answer) for answer in map(json.loads, output.splitlines())}
+
+
+def _archive(answer: dict[str, str]) -> Path | DataError:
+    if "fault" in answer:
+        reason = answer["fault"][:200]
+        return IndexFailure(f"{answer['requirement']} cannot be downloaded now ({reason}): try again later.")
+    return DataError(answer["error"]) if "error" in answer else Path(answer["path"])
 
 
 def _run(*command: str) -> str:
@@ -134,7 +139,7 @@ def _run(*command: str) -> str:
     except subprocess.TimeoutExpired:
         raise IndexFailure(f"The package index took more than {_PATIENCE:g} s for {command[-1]}.") from None
     offline = any(word in done.stderr for word in _OFFLINE)
-    if not done.returncode and not (offline and '"error"' in done.stdout):
+    if not done.returncode and not (offline and re.search('"(error|fault)": ', done.stdout)):
         return done.stdout
     if "No module named pip" in done.stderr:
         raise MissingExtra("Fetching a package needs pip, which is not installed: python -m ensurepip")

@@ -4,7 +4,8 @@
 
 `pip download` builds the metadata of an archive and so runs code from it. This program uses the same
 client with the same configuration (indexes, certificates, proxies), checks the index's hash, and
-never opens an archive. It prints one JSON object per requirement, with the archive's `path` or an `error`.
+never opens an archive. It prints one JSON object per requirement, with the archive's `path`, an `error` that lasts, or
+a `fault` of this download, such as an answer 503 of the server.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pip._internal.commands import create_command
 from pip._vendor.packaging.requirements import Requirement
 
 
-def download(folder: Path, texts: Sequence[str]) -> Iterator[tuple[str, Path | LookupError]]:
+def download(folder: Path, texts: Sequence[str]) -> Iterator[tuple[str, Path | LookupError | OSError]]:
     """Yields each requirement with its newest source archive, or with the reason why there is none."""
     command: Any = create_command("download")
     options, _ = command.parse_args(["--no-input", "-d", str(folder), *texts])
@@ -35,16 +36,22 @@ def download(folder: Path, texts: Sequence[str]) -> Iterator[tuple[str, Path | L
             requirement = Requirement(text)
             try:
                 link = _newest(finders[bool(requirement.specifier)], requirement, text)
-            except LookupError as error:
+                path = folder / link.filename
+                path.write_bytes(_content(session, link))
+            except (LookupError, OSError) as error:  # the client's network errors are OSErrors
                 yield text, error
-                continue
-            answer = session.get(link.url_without_fragment, headers={"Accept-Encoding": "identity"})
-            answer.raise_for_status()
-            if link.hash and hashlib.new(link.hash_name or "", answer.content).hexdigest() != link.hash:
-                raise OSError(f"{link.filename} does not have the {link.hash_name} hash that the package index states.")
-            path = folder / link.filename
-            path.write_bytes(answer.content)
-            yield text, path
+            else:
+                yield text, path
+
+
+def _content(session: Any, link: Any) -> bytes:
+    """Returns the bytes of a link. Raises OSError if the server refuses it, or for another hash than the index's."""
+    answer = session.get(link.url_without_fragment, headers={"Accept-Encoding": "identity"})
+    answer.raise_for_status()
+    content: bytes = answer.content
+    if link.hash and hashlib.new(link.hash_name or "", content).hexdigest() != link.hash:
+        raise OSError(f"{link.filename} does not have the {link.hash_name} hash that the package index states.")
+    return content
 
 
 def _newest(finder: Any, requirement: Requirement, text: str) -> Any:
@@ -68,8 +75,8 @@ def _newest(finder: Any, requirement: Requirement, text: str) -> Any:
 def main(folder: Path, texts: Sequence[str]) -> None:
     logging.basicConfig(level=logging.WARNING)  # prints a lost connection, which the client does not raise
     for text, result in download(folder, texts):
-        answer = {"path": str(result)} if isinstance(result, Path) else {"error": str(result)}
-        print(json.dumps({"requirement": text, **answer}), flush=True)
+        kind = "path" if isinstance(result, Path) else "error" if isinstance(result, LookupError) else "fault"
+        print(json.dumps({"requirement": text, kind: str(result)}), flush=True)
 
 
 if __name__ == "__main__":
