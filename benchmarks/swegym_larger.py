@@ -1,4 +1,4 @@
-"""Larger tasks of SWE-Gym: the shipped list, what was tried, and every task played.
+"""Larger tasks of SWE-Gym: the shipped list, what was tried, and episodes.
 
     `python -m benchmarks.swegym_larger FOLDER [--seconds 240] [--markdown FILE]`
 
