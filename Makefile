@@ -120,11 +120,13 @@ tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
-sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, and the red team on noise labels
+AS_USER = PATH=$(CURDIR)/$(BIN):$$PATH DOCKERD_FOR_ALL=1 .ci/dockerd .ci/as-user
+sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, the red team on noise labels, and the time of misdeeds
 	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
-	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
-	.ci/dockerd $(BIN)/python -m benchmarks.sandbox_red_team --markdown benchmarks/sandbox_red_team.md
-	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m benchmarks.sandbox_red_team --rows >> benchmarks/sandbox_red_team.md
+	$(AS_USER) python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
+	@for program in sandbox_red_team sandbox_misdeeds; do \
+	  .ci/dockerd $(BIN)/python -m benchmarks.$$program play && $(AS_USER) python -m benchmarks.$$program play && \
+	  $(BIN)/python -m benchmarks.$$program page --markdown benchmarks/$$program.md || exit; done
 
 swerex-proof: dev  ## the swe-rex driver against a real server, which is installed in its own environment in build/swerex
 	@test -e build/swerex/.installed || { $(PYTHON) -m venv build/swerex && \
@@ -144,6 +146,10 @@ agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories o
 
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
 	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
+
+swe-larger: dev  ## make SWE-Gym's list of larger tasks and play each of them (resumes after an interrupt)
+	$(BIN)/python -m envsuite.envs.swegym.larger.build build/swegym-larger -j $(WORKERS) --write
+	$(BIN)/python -m benchmarks.swegym_larger build/swegym-larger --markdown benchmarks/swegym_larger.md
 
 pythons:  ## install and test the lite extra on every Python from 3.11 on this machine, Debian's own included
 	.ci/pythons
@@ -204,4 +210,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Returns the command line of envsuite-train."""
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-train",
         description="Train a language model on registered tasks. envsuite-eval --model evaluates the model it writes.",
     )

@@ -1,6 +1,6 @@
 """Shares of the attainable score on generated tables: random and blind players, simple baselines, the expert.
 
-    python -m benchmarks.generated_tables RESULTS.jsonl [--tables N] [--seconds S] [--markdown FILE]
+    python -m benchmarks.generated_tables RESULTS.jsonl [--tables N] [--first SEED] [--seconds S] [--markdown FILE]
 
 Plays every player on the same tables of the training split, through the sandbox. Finished games are appended to
 RESULTS.jsonl and are not played again; `--seconds` ends the program early, so that it can be continued.
@@ -24,12 +24,12 @@ LEVELS = ("easy", "medium", "hard")
 PLAYERS = {
     "random": "a random program: half do not run, half use one random column",
     "forest, as it is": "a random forest on all columns, no note read",
-    "blind": "the expert's blend on all columns but those that alone predict too well, no note read",
+    "blind": "a blend on all columns but those that alone predict too well, no note read",
     "majority": "a constant prediction",
     "tree": "one decision tree on columns prepared as the notes say",
     "linear": "a linear model on columns prepared as the notes say",
     "forest": "a random forest on columns prepared as the notes say",
-    "expert": "the blend on columns prepared as the notes say",
+    "expert": "a blend on such columns, and on features of pairs that the notes name",
 }
 
 
@@ -49,12 +49,12 @@ def program(player: str, env: object, seed: int) -> str:
     return programs.informed(player, world)
 
 
-def measure(results: Path, tables: int, seconds: float) -> None:
+def measure(results: Path, seeds: range, seconds: float) -> None:
     """Plays the games that `results` lacks, until the time is up."""
     ended = time.monotonic() + seconds
     lease = Lease(scoring.spec(("GridSearchCV", "SVC")), drivers.choose("auto"))  # keeps the sandbox warm
     done = {(line["level"], line["seed"], line["player"]) for line in read(results)}
-    for seed in range(tables):
+    for seed in seeds:
         for level in LEVELS:
             env = registry.build(f"DataSciCoding-generated-{level}-v0", "dense", seconds=300)
             try:
@@ -87,7 +87,7 @@ def read(results: Path) -> list[dict]:
 def interval(values: list[float]) -> str:
     """Returns the mean with a 95 % interval: Student's t, as tables are drawn independently."""
     mean = intervals.student(values)
-    return f"{mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
+    return f"{mean.value + 0.0:.2f} [{mean.low + 0.0:.2f}, {mean.high + 0.0:.2f}]"  # + 0.0: no negative zero
 
 
 def table(lines: list[dict]) -> str:
@@ -105,6 +105,14 @@ def table(lines: list[dict]) -> str:
         cells = [interval([x["share"] for x in shares[level][player].values()]) for level in LEVELS]
         page.append(f"| {player} | " + " | ".join(cells) + f" | {text} |")
     page.append("| Bayes | " + " | ".join("1" for _ in LEVELS) + " | the true chance or mean of each row |")
+    page += ["", "The expert's share less another player's on the same table:", ""]
+    page += ["| player | " + " | ".join(LEVELS) + " |", "|---|" + "--:|" * len(LEVELS)]
+    for player in ("blind", "tree", "linear", "forest"):
+        cells = []
+        for level in LEVELS:
+            own, expert = shares[level][player], shares[level]["expert"]
+            cells.append(interval([expert[seed]["share"] - x["share"] for seed, x in own.items()]))
+        page.append(f"| {player} | " + " | ".join(cells) + " |")
     page += ["", "Wins (a share of at least 0.9 times the expert's):", ""]
     page += ["| player | " + " | ".join(LEVELS) + " |", "|---|" + "--:|" * len(LEVELS)]
     for player in PLAYERS:
@@ -119,7 +127,8 @@ def table(lines: list[dict]) -> str:
     for level in LEVELS:
         best = [(x["best"], x["number"]) for x in shares[level]["expert"].values()]
         auc, r2 = ([value for value, number in best if number == kind] for kind in (False, True))
-        page.append(f"| {level} | {np.mean(auc):.3f} (n={len(auc)}) | {np.mean(r2):.3f} (n={len(r2)}) |")
+        cells = [f"{np.mean(values):.3f} (n={len(values)})" if values else "–" for values in (auc, r2)]
+        page.append(f"| {level} | {' | '.join(cells)} |")
     return "\n".join(page)
 
 
@@ -127,17 +136,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
     parser.add_argument("--tables", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first table")
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
-    measure(args.results, args.tables, args.seconds)
+    measure(args.results, range(args.first, args.first + args.tables), args.seconds)
     page = table(read(args.results))
     print(page)
     if args.markdown:
         title = (
             "# Generated tables: shares of the attainable score\n\nFrom `benchmarks/generated_tables.py`: mean share "
-            "with a 95 % interval (Student's t over tables); a score below the trivial one counts as 0. Seeds 0 to "
-            "n - 1 of the training split, one program each, through the sandbox.\n\n"
+            "with a 95 % interval (Student's t over tables); a score below the trivial one counts as 0. Seeds from 0 "
+            "on of the training split, one program each, through the sandbox.\n\n"
         )
         args.markdown.write_text(title + page + "\n")
 

@@ -24,7 +24,7 @@ from tests.sandbox import red_team
 
 JOURNAL = Path("build/sandbox_red_team.jsonl")
 SEEDS = {0: 1, 1: 2}
-"""tables per exploit, driver and user: on the paper's halves, and with a holdout"""
+"""tables per exploit, driver and user: version 0 has the paper's halves, version 1 a holdout"""
 ERRORS = 4.0
 """standard errors of chance beyond which an exploit counts as broken"""
 USERS = ("root", "ordinary")
@@ -101,12 +101,17 @@ def write_page(journal: ResultJournal) -> tuple[str, int]:
                 rows.append([exploit, *place, *state[1]])
         if (state := _state(journal, exploit, places)) is not None:
             sums.append([exploit, *state[1]])
-    seeds = SEEDS[1]
+    missing = [
+        f"{exploit} ({driver}, {name})"
+        for exploit in red_team.EXPLOITS
+        for driver, name in places
+        if _state(journal, exploit, [(driver, name)]) is None
+    ]
     notes = f"""\
-{red_team.ROWS} rows of random numbers with random labels, a new table for every attack: {seeds} tables with a holdout
-and {SEEDS[0]} on the paper's halves for each exploit, driver and user. The figures are the ROC AUC of the program with
-the best score shown, averaged over the tables, with 1.96 standard errors of chance. An honest AUC is 0.5. An exploit is
-broken if the AUC that counts differs from 0.5 by more than {ERRORS:g} standard errors. Load average {journal.loads()}.
+{red_team.ROWS} rows of random numbers with random labels, a new table for every attack. The figures are the ROC AUC of
+the program with the best score shown, averaged over the tables, with 1.96 standard errors of chance. An honest AUC is
+0.5. An exploit is broken if the AUC that counts differs from 0.5 by more than {ERRORS:g} standard errors. Load average
+{journal.loads()}. Not played yet: {", ".join(missing) or "nothing"}.
 
 On the paper's halves each test row is a training row of another split, so a label that is carried from one run to the
 next pays. The last three exploits play the variant `features`, whose programs get no label. Exploring turns need a
@@ -114,7 +119,7 @@ holdout, so that exploit is not played on the halves. A program that failed has 
 """
     page = f"# DataSciCoding: red team on noise labels\n\n{notes}\n## Attacks per driver and user\n\n"
     page += _table(["driver", "user", "exploits tried", "held", "broken", "episodes"], totals)
-    columns = ["paper's halves", "holdout: shown to the player", "holdout: what counts"]
+    columns = ["paper's halves", "holdout: shown to the player", "holdout: what counts", "tables with a holdout"]
     page += "\n## Each exploit, over all drivers and users\n\n" + _table(["exploit", *columns], sums)
     page += "\n## Each exploit, driver and user\n\n" + _table(["exploit", "driver", "user", *columns], rows)
     return page, broken
@@ -135,7 +140,7 @@ def _state(journal: ResultJournal, exploit: str, places: list[tuple[str, str]]) 
         return None
     mean, error = _mean(results[1], "counts")
     halves = "{:.3f} ± {:.3f}".format(*_mean(results[0], "counts", 1.96)) if results[0] else ""
-    cells = [halves, f"{_mean(results[1], 'shown')[0]:.3f}", f"{mean:.3f} ± {1.96 * error:.3f}"]
+    cells = [halves, f"{_mean(results[1], 'shown')[0]:.3f}", f"{mean:.3f} ± {1.96 * error:.3f}", str(len(results[1]))]
     return abs(mean - 0.5) <= ERRORS * error, cells
 
 

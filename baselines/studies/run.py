@@ -42,7 +42,7 @@ RECORDED = ("update", "env_steps", "reward", "success", "turns", "kl", "entropy"
 
 def parser() -> argparse.ArgumentParser:
     """Returns the command line."""
-    parser = cli.CommandParser(prog="python -m baselines.studies.run", description=(__doc__ or "").splitlines()[0])
+    parser = cli.CliParser(prog="python -m baselines.studies.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "recipe", nargs="+", help="a TOML file, or the name of a recipe in baselines/recipes; or folders with plans"
     )

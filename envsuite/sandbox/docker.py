@@ -79,9 +79,12 @@ class Container:
 
     def last_words(self) -> str:
         # Without Landlock, a run of the folder's owner could replace the file by a link to one of this machine.
-        handle = os.open(self._link / "errors", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(handle, errors="replace") as file:
-            lines = file.read()[-4000:].strip().splitlines()
+        try:
+            handle = os.open(self._link / "errors", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(handle, errors="replace") as file:
+                lines = file.read()[-4000:].strip().splitlines()
+        except OSError:
+            return ""
         return lines[-1] if lines else ""
 
 
@@ -126,7 +129,7 @@ def launch(spec: Spec, home: Path) -> Container:
         uid = local.unused_uid(home)
         if spec.workspace and uid is not None:
             os.chown(home / "workspace", uid, uid)
-        user = os.getuid() if uid is None else uid
+        user = _own_user(client) if uid is None else uid
         link, listener = _link(home / f"link{number}")
         container = client.containers.create(
             image, _command(spec, complete), name=name, **_container_options(spec, home, link, user, complete)
@@ -138,6 +141,12 @@ def launch(spec: Spec, home: Path) -> Container:
         with contextlib.suppress(docker.errors.DockerException, OSError):
             connect().api.remove_container(name, force=True)
         raise
+
+
+def _own_user(client: Any) -> int:
+    """Returns the id inside a container of the user who calls: under a daemon of that user it is 0, without rights."""
+    options = client.info().get("SecurityOptions") or ()
+    return 0 if "name=rootless" in options else os.getuid()
 
 
 def thin(client: Any) -> str:

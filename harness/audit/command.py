@@ -18,7 +18,7 @@ STOPPED = (130, 143, -2, -15)
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CommandParser(
+    commands = cli.CliParser(
         prog="envsuite-audit",
         description="List public checkpoints of ALFWorld papers with their prompt, games, sampling, published number, "
         "command and estimated cost; with --run, evaluate those that can be run. Needs a GPU and the Hugging Face hub "

@@ -18,11 +18,11 @@ from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
 from envsuite.escaping import one_line, setting
-from harness.cli.common.parser import CommandParser
+from harness.cli.common.parser import CliParser
 from harness.cli.common.terminal import SafeConsole, accept_any_text, console, print_safely
 
 __all__ = [
-    "CommandParser",
+    "CliParser",
     "SafeConsole",
     "add_executor",
     "add_verbose",

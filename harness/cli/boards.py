@@ -25,7 +25,7 @@ ROOT = Path("leaderboards")
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CommandParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
+    commands = cli.CliParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
     verbs = commands.add_subparsers(dest="verb", required=True)
     add = verbs.add_parser("add", help="take finished runs into a board; each must be what its suite prescribes")
     add.add_argument("board", type=Path, help="leaderboards/SUITE")

@@ -29,7 +29,7 @@ MB = 10**6
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-cache",
         description="List or clear the cache: $ENVSUITE_CACHE, or the user's cache folder. Everything in it can be "
         "made, played or downloaded again.",

@@ -23,7 +23,7 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-check",
         description="Check that environments keep the contract: Gymnasium's checker, determinism, fuzzing, leaks, "
         "expert wins, idle player loses, info schema, reward modes.",

@@ -20,7 +20,7 @@ from harness.stats.intervals import Interval
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-compare",
         description="Compare runs in pairs: paired by game, clustered by seed, adjusted by Holm's method. "
         "Runs that played different games are compared on the games that both played.",

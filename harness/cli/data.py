@@ -42,7 +42,7 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
+    parser = cli.CliParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     get = verbs.add_parser(
         "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())

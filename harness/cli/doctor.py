@@ -34,7 +34,7 @@ class MachineFinding(NamedTuple):
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-doctor",
         description="Examine this machine: Python, torch, GPU, sandbox, compilers, cache and data. Exits with 1 if "
         "something fails that every command needs.",

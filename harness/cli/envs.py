@@ -25,7 +25,7 @@ from harness.stats.intervals import success_interval
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(prog="envsuite-envs", description="List families and tasks; show difficulty cards.")
+    parser = cli.CliParser(prog="envsuite-envs", description="List families and tasks; show difficulty cards.")
     parser.add_argument("pattern", nargs="?", default="", help="family, task id or glob; default: list the families")
     parser.add_argument("--card", action="store_true", help="knobs, levels and measured difficulty")
     parser.add_argument(

@@ -29,7 +29,7 @@ from harness.suites.plan import configure
 
 
 def parser() -> argparse.ArgumentParser:
-    found = cli.CommandParser(
+    found = cli.CliParser(
         prog="envsuite-generalize",
         usage="%(prog)s -m MODEL -e ENV --axis NAME=V1,V2 [options]",
         description="Evaluate models over a grid of settings: transfer at each, and seen settings minus unseen ones.",

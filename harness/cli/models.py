@@ -13,7 +13,7 @@ from harness.lm import model_card, model_files
 
 
 def parser() -> argparse.ArgumentParser:
-    top_parser = cli.CommandParser(
+    top_parser = cli.CliParser(
         prog="envsuite-models",
         usage="%(prog)s MODEL | list | get MODEL",
         description="Models by their short names.",

@@ -25,7 +25,7 @@ FILES = {  # where it goes -> the template; $package is filled in here too
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CommandParser(
+    commands = cli.CliParser(
         prog="envsuite-new",
         description="Write a package with a working environment, tests and a page. Then replace its rules by yours.",
         epilog="Example: envsuite-new lights-out; cd lights-out; pytest",

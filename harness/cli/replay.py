@@ -26,7 +26,7 @@ from harness.types import Policy
 
 
 def parser() -> argparse.ArgumentParser:
-    top_parser = cli.CommandParser(
+    top_parser = cli.CliParser(
         prog="envsuite-replay",
         description="Re-execute the stored commands of results files, or ask a model for its replies again.",
     )

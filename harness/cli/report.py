@@ -16,7 +16,7 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CommandParser(
+    commands = cli.CliParser(
         prog="envsuite-report",
         description="Write finished runs, and learning curves, as one HTML file with a trajectory viewer.",
         epilog="Example: envsuite-report runs -o report.html",

@@ -25,7 +25,7 @@ KNOBS = ("tasks", "data_split", "sandbox", "build", "grade_seconds")
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-grade",
         description="Grade patches that were made elsewhere, as SWE-Gym's environments grade theirs. Writes the report "
         "of SWE-bench's harness and results.jsonl. An environment that cannot be built is an error, never a failure "

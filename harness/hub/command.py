@@ -15,7 +15,7 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CommandParser(prog="envsuite-hub", description="Share runs and tasks on a hub.")
+    commands = cli.CliParser(prog="envsuite-hub", description="Share runs and tasks on a hub.")
     verbs = commands.add_subparsers(dest="verb", required=True)
     push = verbs.add_parser(
         "push",

@@ -14,7 +14,7 @@ from harness.mining.tables import reasons_table, yield_table
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-swe", description="Make tasks for SWE-Gym from packages of the package index."
     )
     verbs = parser.add_subparsers(dest="verb", required=True)

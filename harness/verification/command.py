@@ -33,7 +33,7 @@ DATA = ("ALFWORLD_DATA",)
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CommandParser(
+    commands = cli.CliParser(
         prog="envsuite-verify",
         description="Read, replay and render a stranger's run folder or leaderboard inside a sandbox, and write a "
         "certificate: every record replays, the protocol matches, and the hash of every file. Nobody can verify "

@@ -11,7 +11,7 @@ from harness import cli
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CommandParser(
+    parser = cli.CliParser(
         prog="envsuite-watch",
         description="Show runs as a live page on 127.0.0.1: episodes as they are played, rates and errors. The page "
         "reads the run folders and changes nothing. End it with Ctrl-C.",

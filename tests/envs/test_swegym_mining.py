@@ -273,6 +273,15 @@ def test_values_that_pytest_only_numbers_come_from_the_decorator():
     assert not issue.checks({"test_m.py": computed}, ["test_m.py"], [symptom], set())
 
 
+def test_the_whole_test_specifies_a_function_that_is_missing():
+    text = "def test_a():\n    new = m.new\n    assert new(1) == 2\n    assert new(2) == 4\n"
+    symptom = Symptom("test_m.py::test_a", "new = m.new", "AttributeError: module 'm' has no attribute 'new'")
+    (check,) = issue.checks({"test_m.py": text}, ["test_m.py"], [symptom], set())
+    assert check.statement == "new = m.new\nassert new(1) == 2\nassert new(2) == 4"
+    long = text + "    assert new(3) == 6\n" * 40
+    assert not issue.checks({"test_m.py": long}, ["test_m.py"], [symptom], set())
+
+
 def test_of_a_long_test_only_the_statements_that_a_check_needs_are_shown():
     text = text_of("test_width[a b-3]", "check(text)", "assert 2 == 3")
     assert (

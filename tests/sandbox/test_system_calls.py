@@ -70,6 +70,14 @@ def test_pairs_of_sockets_are_connected_or_refused():
     assert errors_of(actions, "none") == ["EPERM"] * 5
 
 
+def test_pairs_are_of_the_same_domains_as_sockets():
+    """AF_TIPC, for one, has pairs; the kernel itself reports for these that they have none."""
+    domains = (socket.AF_PACKET, socket.AF_INET)
+    actions = [lambda domain=domain: socket.socketpair(domain, socket.SOCK_STREAM) for domain in domains]
+    assert errors_of(actions) == ["EAFNOSUPPORT", "ENOTSUP"]
+    assert errors_of(actions, "pairs") == ["EAFNOSUPPORT"] * 2
+
+
 @pytest.mark.parametrize(("signals", "shared_user"), [(False, False), (True, True), (True, False)])
 def test_a_pipe_can_signal_others_only_where_a_process_can(signals, shared_user):
     handle, _ = os.pipe()

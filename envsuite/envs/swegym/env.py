@@ -37,9 +37,11 @@ import numpy as np
 from envsuite.core import TextEnv
 from envsuite.envs.swegym import edits, instances, preflight
 from envsuite.envs.swegym.expert import plan
-from envsuite.envs.swegym.generated import suite, tasks
+from envsuite.envs.swegym.generated import issues, statement, suite, tasks
 from envsuite.envs.swegym.generated.statement import DETAILS
 from envsuite.envs.swegym.grading import refused, worth
+from envsuite.envs.swegym.larger import issue
+from envsuite.envs.swegym.larger.library import KINDS, kind_of
 from envsuite.envs.swegym.menu import LADDER
 from envsuite.envs.swegym.mined.library import LEVELS, mined_tasks
 from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
@@ -79,6 +81,7 @@ class SWEGym(TextEnv):
             "level of mined tasks, by the size of the patch, instead of generated tasks",
             choices=("", *LEVELS, "all"),
         ),
+        Knob("larger", (), "kinds of larger generated tasks, instead of those with small bugs", choices=KINDS),
         Knob("published", False, "play published records only, those that `records` names"),
         Knob("build", False, "docker: build a record's recipe into an image instead of mounting it", trusted_only=True),
         Knob("instances", (), "only these instances, by id", trusted_only=False),
@@ -86,7 +89,7 @@ class SWEGym(TextEnv):
         Knob("tasks", "", "folder of generated tasks, instead of the shipped ones"),
         Knob("package", (), "packages of generated tasks, by name; none: all", trusted_only=False),
         Knob("split", "test", "packages to use: packages are split, not their tasks", choices=("train", "test", "all")),
-        Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=3),
+        Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=4),
         Knob("files", 0, "files that contain a bug; 0: any number", low=0, high=3),
         Knob("hops", 1, "least number of functions from a failing test to the nearest bug", low=1, high=10),
         Knob("size", 0, "largest number of lines of code of the package; 0: any", low=0),
@@ -213,13 +216,18 @@ class SWEGym(TextEnv):
             problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
             preflight.require_gold(problem, settings.grade_seconds)
             return problem
-        task = instances.generated_in(settings.tasks)[name]
+        task = instances.generated(vars(settings))[name]
         lease = Lease(suite.spec(task.package.needs), self.driver)  # keeps the judge warm between problems
         if self._lease is not None:
             self._lease.close()
         self._lease = lease
         hidden = settings.tests == "hidden"
-        return GeneratedProblem(task, settings.statement, hidden, self.driver, settings.wording)
+        if settings.larger:
+            larger = GeneratedProblem(task, settings.statement, hidden, self.driver, issue.write)
+            larger.kind = kind_of(task.bugs)
+            return larger
+        write = issues.write if settings.wording else statement.write
+        return GeneratedProblem(task, settings.statement, hidden, self.driver, write)
 
     def _act(self, command: str) -> Outcome:
         action = edits.parse(command)

@@ -1,5 +1,5 @@
 """Tasks of SWE-Gym: generated tasks by difficulty and their train splits, compounds of three bugs,
-published records.
+larger bugs and missing features, mined tasks, published records.
 """
 
 from typing import Any
@@ -11,6 +11,14 @@ ENTRY = "envsuite.envs.swegym.env:SWEGym"
 PANEL = "envsuite.envs.swegym.instances:panel"
 EXTRA = "swegym"
 
+LARGER: dict[str, dict[str, Any]] = {
+    "larger": {"larger": ("compound", "branch", "refactoring"), "tests": "hidden"},
+    "feature": {"larger": ("feature",)},
+}
+LARGER_SUMMARIES = {
+    "larger": "two to four independent bugs, a lost branch or a wrong refactoring; failing tests held out",
+    "feature": "a function or method is missing; the issue tells what it must do, its tests are the specification",
+}
 LADDER: dict[str, dict[str, Any]] = {
     "easy": {"bugs": 1, "statement": "full"},
     "medium": {"bugs": 1, "statement": "symptom"},
@@ -64,6 +72,11 @@ for _version in (0, 1):
         _add(_level, _text, _level, _ids, _version, **_knobs)
         _add(f"{_level}-train", f"{_text}; the packages to train on", "", _ids, _version, **_knobs, split="train")
     _add("b3", f"three bugs, each of them needed{_known}", version=_version, bugs=3, split="all")
+_ids = {"test": "SWEGym-larger-v0", "train": "SWEGym-larger-train-v0"}
+_text, _knobs = LARGER_SUMMARIES["larger"], LARGER["larger"]
+_add("larger", _text, "larger", _ids, **_knobs, statement="symptom")
+_add("larger-train", f"{_text}; the packages to train on", "", _ids, **_knobs, statement="symptom", split="train")
+_add("feature", LARGER_SUMMARIES["feature"], "feature", **LARGER["feature"], statement="symptom", split="all")
 for _level, _summary in MINED.items():
     _add(f"mined-{_level}", _summary, split="all", mined=_level, statement="full" if _level == "easy" else "symptom")
 _add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all", published=True)

@@ -12,14 +12,14 @@ import shutil
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 
 from envsuite.cache import cache_dir
 from envsuite.envs.swegym import sabotage, tampering
-from envsuite.envs.swegym.generated import issues, packages, statement, suite
+from envsuite.envs.swegym.generated import packages, statement, suite
 from envsuite.envs.swegym.generated.tasks import GeneratedTask
 from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.errors import DataError, MissingExtra
@@ -31,6 +31,9 @@ from envsuite.sandbox.protocol import Limits, Spec
 Changes = Mapping[str, bytes | None]
 """a submission: path -> new content, None where the file was removed"""
 
+
+IssueWriter = Callable[[GeneratedTask, str, bool], str]
+"""(task, level of detail, whether the failing tests are in the repository) -> the issue's text"""
 
 GIT = (("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"))
 """Landlock refuses /etc/gitconfig, and git fails if it cannot read it"""
@@ -93,15 +96,16 @@ class RepairProblem(ABC):
 class GeneratedProblem(RepairProblem):
     """A package with planted bugs, judged by a warm pytest that is forked for every run."""
 
-    def __init__(self, task: GeneratedTask, detail: str, hidden: bool, driver: str, wording: int = 0) -> None:
-        """`detail` and `wording` are level of detail and version of the issue's text."""
+    def __init__(
+        self, task: GeneratedTask, detail: str, hidden: bool, driver: str, write: IssueWriter = statement.write
+    ) -> None:
+        """`detail` is the level of detail of the issue's text, which `write` writes."""
         self.task, self.hidden, self.driver = task, hidden, driver
         self.package = task.package
         self.instance_id = task.instance_id
         self.kind = "+".join(sorted({bug.operator for bug in task.bugs}))
         self.gold_files = task.paths
-        write = issues.write if wording else statement.write
-        self.statement = write(task, detail, visible=not hidden)
+        self.statement = write(task, detail, not hidden)
         self._lease: Lease | None = None
 
     def spec(self, limits: Limits) -> Spec:

@@ -16,6 +16,7 @@ from typing import Any
 from envsuite.envs.swegym import instances, preflight
 from envsuite.envs.swegym.generated import suite
 from envsuite.envs.swegym.grading import Report, refused
+from envsuite.envs.swegym.larger.library import larger_tasks
 from envsuite.envs.swegym.patches import apply_patch
 from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
 from envsuite.envs.swegym.published.problem import PublishedProblem
@@ -66,6 +67,8 @@ class PatchGrader:
         self._instances: Mapping[str, Any] = (
             instances.published_in(records, data_split) if records else instances.generated_in(tasks)
         )
+        if not records and not tasks:
+            self._instances = {**self._instances, **larger_tasks()}
         self.ids = tuple(self._instances)
         self._leases: dict[tuple[str, ...], Lease] = {}
         self._lock = threading.Lock()

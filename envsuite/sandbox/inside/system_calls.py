@@ -6,6 +6,7 @@ Numbers are from the kernel's headers (x86_64, aarch64).
 from __future__ import annotations
 
 import platform
+import socket
 import struct
 from collections.abc import Sequence
 
@@ -208,10 +209,12 @@ def _refuse_values(call: int, argument: int, values: Sequence[int]) -> list[Step
 def _socket_steps(column: int, sockets: str) -> list[Step]:
     """Returns steps for `sockets` "all", "pairs" or "none"; see `seccomp`."""
     if sockets == "all":
-        return _allow_values(_SOCKET[column], _FIRST_ARGUMENT, _ISOLATED_DOMAINS, _NO_DOMAIN)
+        steps = _allow_values(_SOCKET[column], _FIRST_ARGUMENT, _ISOLATED_DOMAINS, _NO_DOMAIN)
+        return steps + _allow_values(_SOCKETPAIR[column], _FIRST_ARGUMENT, _ISOLATED_DOMAINS, _NO_DOMAIN)
     steps = _when(_SOCKET[column], _REFUSE)
     if sockets == "none":
         return steps + _when(_SOCKETPAIR[column], _REFUSE)
+    steps += _allow_values(_SOCKETPAIR[column], _FIRST_ARGUMENT, (socket.AF_UNIX,), _NO_DOMAIN)
     return steps + _allow_values(_SOCKETPAIR[column], _SECOND_ARGUMENT, _CONNECTED_TYPES, _REFUSE, _TYPE_MASK)
 
 

@@ -176,14 +176,16 @@ def unlinked_bytes(pids: Iterable[int], folders: Iterable[str]) -> float:
     """Returns the disk space of files without a name that processes have open or mapped [bytes].
 
     Only files on the disks of `folders` count, mapped files as large as they are mapped. Processes that the caller may
-    not inspect are skipped.
+    not inspect are skipped, and so are files that the caller has mapped: libraries that were replaced since it began.
     """
+    inherited = {mapping.file for mapping in mappings(os.getpid())}
     disks = {os.stat(folder).st_dev for folder in folders}
     names = {f"{os.major(disk):02x}:{os.minor(disk):02x}" for disk in disks}
     sizes: dict[tuple[str, int], int] = {}
     for pid in pids:
         for mapping in mappings(pid):
-            if mapping.file[0] in names and mapping.name.endswith(" (deleted)"):
+            foreign = mapping.file[0] in names and mapping.file not in inherited
+            if foreign and mapping.name.endswith(" (deleted)"):
                 sizes[mapping.file] = max(mapping.size, sizes.get(mapping.file, 0))
         try:
             handles = os.listdir(f"/proc/{pid}/fd")

@@ -11,7 +11,7 @@ from typing import Any
 from envsuite.errors import UsageError
 from envsuite.types import RewardMode
 from harness import cli
-from harness.cli.common.parser import CommandParser
+from harness.cli.common.parser import CliParser
 from harness.evaluate import Budget, Execution
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
@@ -36,7 +36,7 @@ def _reuse_default() -> str:
     return value
 
 
-class Parser(CommandParser):
+class Parser(CliParser):
     """ArgumentParser whose result lists the given flags in `explicit`, even those set to their default."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:

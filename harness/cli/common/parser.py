@@ -11,7 +11,7 @@ from envsuite.errors import did_you_mean
 UNKNOWN = "unrecognized arguments: "
 
 
-class CommandParser(argparse.ArgumentParser):
+class CliParser(argparse.ArgumentParser):
     """An ArgumentParser that names the nearest flag when it does not know one."""
 
     def error(self, message: str) -> NoReturn:

@@ -15,11 +15,12 @@ from envsuite.envs.datascicoding.generated.world import draw_world
 from envsuite.errors import UsageError
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
+pd = pytest.importorskip("pandas", reason="the datascicoding extra is not installed")
 
 GOLDEN = {
-    ("easy", 0): "9c74fe8f81b87491",
-    ("medium", 1): "c5f49d65760ed24c",
-    ("hard", 2): "e6c3a620bf68c8e7",
+    ("easy", 0): "7fe7c278e9d155a7",
+    ("medium", 1): "0901a44f10f7a3ca",
+    ("hard", 2): "0dec7d5be6c795ca",
 }
 
 GOLDEN_UNIFORM = [796076734, 221302336, 389440794]
@@ -57,6 +58,7 @@ def test_no_combination_of_graph_and_mechanism_and_no_theme_is_in_two_splits():
     for split in graphs.SPLITS:
         assert {graph for graph, _ in graphs.families(split)} == set(graphs.GRAPHS)
         assert {mechanism for _, mechanism in graphs.families(split)} == set(mechanisms.MECHANISMS)
+    assert not set(themes.MARKERS) & {name for split in themes.THEMES.values() for t in split for name in t.columns}
     rows = [theme.rows for split in graphs.SPLITS for theme in themes.THEMES[split]]
     assert len(rows) == len(set(rows))
 
@@ -134,9 +136,60 @@ def test_numbers_are_recorded_so_that_a_cell_stands_for_one_value():
     for seed in range(12):
         for column in draw_world(knobs("hard", codes=0.0), seed).node_columns:
             if not column.effects:
-                cells = column.cells(z, np.zeros(len(z), bool), Stream("x"))
-                assert len(set(cells)) == len(z), column
-                assert column.sentinel is None or column.sentinel not in cells
+                for mark in range(4):
+                    cells = column.cells(z, np.zeros(len(z), bool), np.full(len(z), mark), Stream("x"))
+                    assert len(set(cells)) == len(z), column
+                    assert column.sentinel is None or column.sentinel not in cells
+
+
+def test_who_reads_the_notes_gets_back_the_same_readings_on_every_form():
+    """The outcome depends on readings alone, so that rows must not differ in anything else once they are read."""
+    for level, seed in (("easy", 0), ("medium", 1), ("hard", 2)):
+        world = draw_world(knobs(level), seed)
+        names = {"np": np, "BaseEstimator": object}
+        exec(programs._known(world) + programs.PREPARED, names)
+        read = names["Prepared"](None).prepared
+        z = np.tile(np.linspace(-3.5, 3.5, len(world.graph) * 8), (len(world.graph), 1)).T
+        absent = np.zeros(z.shape, bool)
+        frames = []
+        for mark in range(4):
+            marks = np.full(len(z), mark)
+            cells = {
+                c.name: c.cells(z[:, k], absent[:, k], marks, Stream("x")) for k, c in enumerate(world.node_columns)
+            }
+            cells[world.marker.name] = np.array(world.marker.words, object)[marks]
+            cells.update({trap.column.name: np.zeros(len(z)) for trap in world.traps})
+            frames.append((pd.DataFrame(cells), read(pd.DataFrame(cells))))
+        for entered, readings in frames[1:]:
+            assert not entered.equals(frames[0][0])
+            for name in readings:
+                expected, actual = frames[0][1][name], readings[name]
+                if expected.dtype == float:
+                    np.testing.assert_allclose(expected, actual, rtol=2e-3)
+                else:
+                    assert list(expected) == list(actual)
+
+
+def test_without_notes_a_turned_column_says_nothing_about_a_cause_that_acts_alone():
+    world = draw_world(knobs("medium", nonlinear=0.0, interactions=0.0, missing=0.0, drift=0.0, outcome="number"), 3)
+    rows = world.sample(Stream("turned"), 20_000)
+    assert set(world.marker.words) == set(rows.frame[world.marker.name])
+    for column in world.node_columns:
+        if not column.effects:
+            assert abs(rows.frame[column.name].rank().corr(pd.Series(rows.truth))) < 0.15, column.name
+
+
+def test_hints_name_columns_without_bearing_and_pairs_that_act_together():
+    world = draw_world(knobs("hard"), 4)
+    pairs = {term.causes for term in world.outcome if len(term.causes) == 2}
+    facts = {}
+    exec(programs._known(world), facts)
+    numbers = {column.name: k for k, column in enumerate(world.node_columns)}
+    assert {(numbers[a], numbers[b]) for a, b in facts["PAIRS"]} == pairs
+    left_out = {numbers[name] for name in facts["LEFT_OUT"] if name in numbers}
+    assert left_out == set(range(len(world.graph) - LEVELS["hard"]["unrelated"], len(world.graph)))
+    silent = draw_world(knobs("hard", hints=False), 4)
+    assert "bearing on the result" not in " ".join(column.note for column in silent.node_columns)
 
 
 def test_the_reward_is_the_share_and_numbers_have_r2_and_rmse(build):
@@ -180,7 +233,7 @@ def test_constant_predictions_broken_code_and_wrong_shapes_earn_nothing(build):
 def test_the_best_score_beats_a_model_fitted_to_many_rows():
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    settings = knobs("easy", outcome="classes", traps=0, categories=0.0, rows=20_000)
+    settings = knobs("easy", outcome="classes", traps=0, categories=0.0, turned=0.0, rows=20_000)
     table = draw_table(settings, 4)
     model = HistGradientBoostingClassifier(max_iter=60, random_state=0)
     model.fit(table.training.frame, table.training.outcomes)

@@ -54,9 +54,7 @@ def candidates(x, y, classes):
         models += [[RandomForestRegressor(min_samples_leaf=5, max_features=0.5, **forest)]]
         models += [[HistGradientBoostingRegressor(**boosting)]]
         models += [[squares, Ridge(30)]] if squared else []
-    for more in MORE:
-        models += more(x, y, classes)
-    return [encoded(x, *steps) for steps in models]
+    return [encoded(x, *steps) for steps in models] + [model for more in MORE for model in more(x, y, classes)]
 
 
 def unseen(model, x, y, classes):

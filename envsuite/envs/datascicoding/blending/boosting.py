@@ -93,10 +93,10 @@ _LINES = {
     import lightgbm
     settings = {"n_estimators": 80, "learning_rate": 0.06, "num_leaves": 8, "min_child_samples": 10}
     settings.update(subsample=0.8, subsample_freq=1, colsample_bytree=0.7, random_state=0, n_jobs=1, verbose=-1)
-    models += [[(lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor)(**settings)]]""",
+    models += [encoded(x, (lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor)(**settings))]""",
     "xgboost": """\
     import xgboost
     settings = {"n_estimators": 80, "learning_rate": 0.08, "max_depth": 3, "min_child_weight": 3, "random_state": 0}
     settings.update(subsample=0.8, colsample_bytree=0.7, n_jobs=1, tree_method="hist")
-    models += [[(xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(**settings)]]""",
+    models += [encoded(x, (xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(**settings))]""",
 }

@@ -37,18 +37,43 @@ class CausalColumn:
     missing: float = 0.0
     when_missing: float = 0.0
     sentinel: float | None = None
+    turned: tuple[int, ...] = ()
+    """words of the marker column, by number, on whose rows entries are turned round"""
+    turn: float = 0.0
+    """a turned number is entered as if the node had the value `turn` - z"""
+    swapped: tuple[int, ...] = ()
+    """[levels] number of the level that is entered in place of each on turned rows"""
 
     def seen(self, z: np.ndarray, absent: np.ndarray) -> np.ndarray:
         """Returns the values on which the outcome depends [rows], from node values and the mask of missing cells."""
         values = np.asarray(self.effects)[np.searchsorted(self.cuts, z)] if self.effects else z
         return np.where(absent, self.when_missing, values)
 
-    def cells(self, z: np.ndarray, absent: np.ndarray, stream: Stream) -> np.ndarray:
+    @property
+    def total(self) -> float:
+        """Sum (for an amount: product) of a reading and its entry on a turned row."""
+        if self.kind == AMOUNT:
+            return float(np.round(self.center**2 * np.exp(self.scale * self.turn), self.digits))
+        return float(np.round(2 * self.center + self.scale * self.turn, self.digits))
+
+    def entered(self, z: np.ndarray, marks: np.ndarray) -> np.ndarray:
+        """Returns node values [rows], turned round where they are so entered. `marks` [rows]: words of the marker."""
+        return np.where(np.isin(marks, self.turned), self.turn - z, z)
+
+    def cells(self, z: np.ndarray, absent: np.ndarray, marks: np.ndarray, stream: Stream) -> np.ndarray:
         """Returns the cells [rows]: float, or objects with None for a missing text."""
+        turned = np.isin(marks, self.turned)
         if not self.effects:
-            exact = self.center * np.exp(self.scale * z) if self.kind == AMOUNT else self.center + self.scale * z
-            return np.where(absent, np.nan if self.sentinel is None else self.sentinel, np.round(exact, self.digits))
+            if self.kind == AMOUNT:
+                readings = self.center * np.exp(self.scale * z)
+                entries = np.where(turned, self.total / readings, readings)
+            else:
+                readings = np.round(self.center + self.scale * z, self.digits)
+                entries = np.where(turned, self.total - readings, readings)
+            return np.where(absent, np.nan if self.sentinel is None else self.sentinel, np.round(entries, self.digits))
         level = np.searchsorted(self.cuts, z)
+        if self.swapped:
+            level = np.where(turned, np.asarray(self.swapped)[level], level)
         if self.kind == NUMBER_CODE:
             return np.where(absent, np.nan, level + 1.0)
         if self.kind == CATEGORY:
@@ -75,6 +100,31 @@ def draw_column(name: str, kind: str, missing: float, stream: Stream) -> CausalC
     if missing and stream.below(2):
         return with_sentinel(column, stream)
     return column
+
+
+def turned_round(column: CausalColumn, marker: CausalColumn, stream: Stream) -> CausalColumn:
+    """Returns a column whose entries are turned round on the rows with two of the marker's words, as its note says.
+
+    Each level is entered as the one whose effect is opposite, so that without the note no entry says anything alone.
+    """
+    turned = tuple(sorted(stream.sample(range(len(marker.words)), 2)))
+    rows = f"on rows where {marker.name} is {' or '.join(marker.words[k] for k in turned)}"
+    if not column.effects:
+        column = replace(column, turned=turned, turn=round(stream.sign() * stream.between(0.5, 0.9), 2))
+        how = "divided by" if column.kind == AMOUNT else "minus"
+        total = np.format_float_positional(column.total, trim="-")
+        return replace(column, note=f"{column.note}; {rows} it holds {total} {how} the reading")
+    ranks = np.argsort(np.argsort(column.effects))
+    swapped = tuple(int(np.flatnonzero(ranks == len(ranks) - 1 - rank)[0]) for rank in ranks)
+    words = levels_of(column)
+    pairs = [f"{words[k]} and {words[entry]} are exchanged" for k, entry in enumerate(swapped) if k < entry]
+    note = f"{column.note}; {rows}, {', '.join(pairs)}"
+    return replace(column, turned=turned, swapped=swapped, note=note)
+
+
+def levels_of(column: CausalColumn) -> tuple[str, ...]:
+    """Returns the names of a column's levels: words, or for a code of numbers its digits."""
+    return tuple(str(k + 1) for k in range(len(column.effects))) if column.kind == NUMBER_CODE else column.words
 
 
 def with_sentinel(column: CausalColumn, stream: Stream) -> CausalColumn:

@@ -6,6 +6,8 @@ the rows are and a note on each column, and answers with Python code that define
 returns a fitted estimator with `predict_proba` (classes) or `predict` (a number). The code runs once in a sandbox: it
 gets the training rows with outcomes, and later rows without. Later rows differ in their mix (drift), and some columns,
 as their notes say, are only known after the outcome: in later rows they hold the entry of an unrelated case (traps).
+On some rows entries are turned round: one column marks these rows, and the notes give the rule. Notes also name columns
+without bearing and pairs that act together.
 
 Rewards. The true chance (or mean) of each outcome is known, so the best score there is can be computed exactly.
 `dense`: the share (score - trivial) / (best - trivial), at least 0; code that fails pays `penalty`; in `improve` only the
@@ -80,6 +82,8 @@ class GeneratedTables(DataSciCoding):
         ),
         Knob("signal_spread", 0.05, "half of the range of the best AUC", low=0.0, high=0.05),
         Knob("rows", 400, "training rows", low=100, high=20_000),
+        Knob("turned", 1.0, "share of columns that are entered in two ways, as another says", low=0.0, high=1.0),
+        Knob("hints", True, "notes say which columns have no bearing and which act together"),
         Knob("notes", True, "show a note on every column; without them traps cannot be told"),
         Knob("penalty", 0.0, "dense reward of code that fails", low=-100.0, high=0.0),
         Knob("goal", 0.9, "share of the reference program's share that counts as success", low=0.1, high=1.0),
@@ -124,7 +128,9 @@ class GeneratedTables(DataSciCoding):
     def _describe(self) -> str:
         frame, world = self.game.training.frame, self.game.world
         lines = [self.objective, f"x_train has {len(frame)} rows and {frame.shape[1]} columns:"]
-        described = {column.name: column for column in (*world.node_columns, *(trap.column for trap in world.traps))}
+        marker = (world.marker,) if world.marker else ()
+        columns = (*world.node_columns, *(trap.column for trap in world.traps), *marker)
+        described = {column.name: column for column in columns}
         for name in frame.columns:
             column = described[name]
             kind = "text" if column.kind in KINDS_OF_LEVELS and column.kind != NUMBER_CODE else "number"
@@ -150,7 +156,7 @@ class GeneratedTables(DataSciCoding):
         return super()._reached() and self._best.auc > 0.0  # a constant never wins, whatever the reference reaches
 
     def _reference_program(self) -> str:
-        return programs.expert(self.game.world)
+        return programs.expert(self.game.world, self.packages)
 
     def blind_script(self) -> list[str]:
         return [programs.blind(self.game.world.numeric)]

@@ -94,6 +94,13 @@ THEMES: dict[str, tuple[Theme, ...]] = {
         ),
     ),
 }
+MARKERS = ("sheet", "ledger", "desk", "form", "office", "register")
+MARKER_NOTE = "says how other columns are entered, and has no bearing of its own"
+UNRELATED_NOTES = (
+    "kept for the archive, and has no bearing on the result",
+    "a leftover of the old form, without any bearing on the result",
+)
+TOGETHER_NOTE = "what it means for the result depends on {other}"
 LEVEL_WORDS = (
     ("amber", "birch", "clay", "dune", "elm", "fern"),
     ("north", "south", "east", "west", "centre", "coast"),

@@ -4,6 +4,9 @@ Rows are drawn from the model. The chance (or mean) of the outcome is an exact f
 best possible prediction of each row is known. Later rows differ from training rows in three ways: the causes without
 parents have another mean and spread, some columns no longer follow their parents (an intervention), and traps no longer
 depend on the outcome. The mechanism of the outcome stays the same, so the best prediction does too.
+
+A marker column says on which rows the entries of other columns are turned round. The outcome does not depend on it, and
+an entry together with its mark stands for one reading, so the best prediction is that of the readings.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 
 from envsuite.envs.datascicoding.generated import columns as kinds
 from envsuite.envs.datascicoding.generated import graphs, themes
-from envsuite.envs.datascicoding.generated.columns import CausalColumn, draw_column
+from envsuite.envs.datascicoding.generated.columns import CausalColumn, draw_column, turned_round
 from envsuite.envs.datascicoding.generated.graphs import Graph, draw_graph
 from envsuite.envs.datascicoding.generated.mechanisms import Term, draw_term
 from envsuite.envs.datascicoding.generated.scores import expected_auc
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REFERENCE_ROWS = 2000
+MARKER_WORDS = 4
 FOLLOWS = 0.7
 """weight of the parents in a column that has parents; the rest is its own noise"""
 
@@ -78,6 +82,8 @@ class World:
     gain: float
     offset: float
     noise: float
+    marker: CausalColumn | None = None
+    """column whose words say on which rows the entries of other columns are turned round"""
     """standard deviation of a numeric outcome around its mean"""
 
     def nodes(self, stream: Stream, rows: int, later: bool) -> np.ndarray:
@@ -118,15 +124,20 @@ class World:
         z, absent = self.nodes(stream.fork("nodes"), rows, later), self.absent(stream.fork("absent"), rows)
         truth = self.truth(self.seen(z, absent))
         outcomes = self._outcomes(truth, stream.fork("outcomes"))
+        marks = np.floor(MARKER_WORDS * stream.fork("marks").uniform(rows)).astype(int)
         cells = {
-            column.name: column.cells(z[:, k], absent[:, k], stream.fork("cells", k))
+            column.name: column.cells(z[:, k], absent[:, k], marks, stream.fork("cells", k))
             for k, column in enumerate(self.node_columns)
         }
+        if self.marker is not None:
+            cells[self.marker.name] = np.array(self.marker.words, object)[marks]
         copied = outcomes
         if later:  # the outcomes of unrelated cases
             copied = self.training_outcomes(stream.fork("unrelated"), rows)
         for number, trap in enumerate(self.traps):
-            cells[trap.column.name] = self._trap_cells(trap, copied, z, stream.fork("trap", number))
+            partner = trap.partner
+            signs = None if partner is None else self.node_columns[partner].entered(z[:, partner], marks) > 0
+            cells[trap.column.name] = self._trap_cells(trap, copied, signs, stream.fork("trap", number))
         return Rows(pd.DataFrame({name: cells[name] for name in self.order}), outcomes, truth)
 
     def training_outcomes(self, stream: Stream, rows: int) -> np.ndarray:
@@ -139,14 +150,15 @@ class World:
             return np.round(truth + self.noise * stream.normal(len(truth)), 3)
         return (stream.uniform(len(truth)) < truth).astype(int)
 
-    def _trap_cells(self, trap: Trap, outcomes: np.ndarray, z: np.ndarray, stream: Stream) -> np.ndarray:
+    def _trap_cells(self, trap: Trap, outcomes: np.ndarray, signs: np.ndarray | None, stream: Stream) -> np.ndarray:
         middle, spread = (self.offset, 0.6 * np.hypot(self.gain, self.noise)) if self.numeric else (0.5, 0.5)
         signal = 0.5 * trap.direction * trap.strength * (outcomes - middle) / spread
-        if trap.partner is not None:
-            signal = signal * np.where(z[:, trap.partner] > 0, 1.0, -1.0)
+        if signs is not None:
+            signal = signal * np.where(signs, 1.0, -1.0)
         values = (signal + stream.normal(len(outcomes))) / np.hypot(1.0, 0.5 * trap.strength)
         values = np.clip(values, -kinds.LARGEST, kinds.LARGEST)
-        return trap.column.cells(values, np.zeros(len(values), bool), stream.fork("cells"))
+        none = np.zeros(len(values), bool)
+        return trap.column.cells(values, none, none, stream.fork("cells"))
 
 
 def draw_world(settings: SimpleNamespace, seed: int) -> World:
@@ -174,14 +186,51 @@ def draw_world(settings: SimpleNamespace, seed: int) -> World:
         for name in names[len(graph) :]
     )
     causes = sorted(stream.sample(range(connected), settings.causes))
+    together = _draw_pairs(causes, settings, stream.fork("together"))
+    if settings.hints:
+        node_columns = _with_hints(node_columns, connected, together, stream.fork("hints"))
+    marker = _draw_marker(stream.fork("marker")) if settings.turned else None
+    if marker is not None:
+        turned = set(stream.sample(range(len(graph)), round(settings.turned * len(graph))))
+        node_columns = tuple(
+            turned_round(column, marker, stream.fork("turned", column.name)) if k in turned else column
+            for k, column in enumerate(node_columns)
+        )
+        names = [*names, marker.name]
     moved = tuple(settings.drift * stream.between(0.5, 1.0) * stream.sign() for _ in graph)
     children = [node for node, parents in enumerate(graph) if parents]
     cut = frozenset(stream.sample(children, round(settings.drift * len(children) / 2)))
     world = World(
         graph_family, mechanism_family, theme, graph, edges, node_columns, (), traps,
-        tuple(stream.shuffled(names)), moved, cut, numeric, 1.0, 0.0, 1.0,
+        tuple(stream.shuffled(names)), moved, cut, numeric, 1.0, 0.0, 1.0, marker,
     )  # fmt: skip
-    return _with_outcome(_with_scaled_edges(world, stream.fork("scale")), causes, settings, stream.fork("outcome"))
+    world = _with_scaled_edges(world, stream.fork("scale"))
+    return _with_outcome(world, [*((cause,) for cause in causes), *together], settings, stream.fork("outcome"))
+
+
+def _draw_pairs(causes: Sequence[int], settings: SimpleNamespace, stream: Stream) -> list[tuple[int, int]]:
+    """Draws the pairs of causes that act together."""
+    pairs = [(causes[k], causes[(k + 1) % len(causes)]) for k in range(len(causes))] if len(causes) > 1 else []
+    return stream.sample(pairs, round(settings.interactions * len(causes)))
+
+
+def _draw_marker(stream: Stream) -> CausalColumn:
+    words = tuple(stream.sample(stream.pick(themes.LEVEL_WORDS), MARKER_WORDS))
+    return CausalColumn(stream.pick(themes.MARKERS), kinds.CATEGORY, themes.MARKER_NOTE, words=words)
+
+
+def _with_hints(
+    columns: tuple[CausalColumn, ...], connected: int, together: Sequence[tuple[int, int]], stream: Stream
+) -> tuple[CausalColumn, ...]:
+    """Returns the columns with notes on those without bearing and on pairs that act together."""
+    notes = {k: stream.pick(themes.UNRELATED_NOTES) for k in range(connected, len(columns))}
+    for first, second in together:
+        hint = themes.TOGETHER_NOTE.format(other=columns[second].name)
+        notes[first] = f"{notes[first]}; {hint}" if first in notes else hint
+    return tuple(
+        replace(column, note=f"{column.note}; {notes[k]}" if k in notes else column.note)
+        for k, column in enumerate(columns)
+    )
 
 
 def _draw_columns(
@@ -222,16 +271,14 @@ def _with_scaled_edges(world: World, stream: Stream) -> World:
     return replace(world, edges=tuple(edges))
 
 
-def _with_outcome(world: World, causes: Sequence[int], settings: SimpleNamespace, stream: Stream) -> World:
-    """Returns the model with the terms of its outcome, scaled to the best score that the knobs say."""
-    pairs = [(causes[k], causes[(k + 1) % len(causes)]) for k in range(len(causes))] if len(causes) > 1 else []
-    together = stream.sample(pairs, round(settings.interactions * len(causes)))
+def _with_outcome(world: World, causes: Sequence[tuple[int, ...]], settings: SimpleNamespace, stream: Stream) -> World:
+    """Returns the model with the terms of its outcome, one for each cause or pair, scaled to the best score."""
     reference = stream.fork("reference")
     z = world.nodes(reference.fork("nodes"), REFERENCE_ROWS, later=False)
     seen = world.seen(z, world.absent(reference.fork("absent"), REFERENCE_ROWS))
     terms = [
         draw_term(world.mechanism_family, parents, settings.nonlinear, stream.fork("term", number)).fitted(seen)
-        for number, parents in enumerate([*((cause,) for cause in causes), *together])
+        for number, parents in enumerate(causes)
     ]
     total = float(np.sum([term(seen) for term in terms], axis=0).std())
     terms = [replace(term, weight=term.weight / max(0.05, total)) for term in terms]

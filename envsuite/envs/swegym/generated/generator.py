@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise, zip_longest
@@ -45,6 +45,8 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 Site = tuple[str, operators.Bug]
 """(path, bug)"""
+SymptomChoice = Callable[[Sequence[Site], frozenset[str], dict[str, str]], tuple[Symptom, ...]]
+"""(bugs, failing tests, failures by test) -> symptoms"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Baseline:
         for path, text in packages.tree(self.package).items():
             if path.endswith(".py") and packages.is_code(self.package, path):
                 for bug in operators.bugs(text):
-                    reaching = self.reaching(path, *_lines(text, bug))
+                    reaching = self.reaching(path, *lines_of(text, bug))
                     if reaching is None or reaching:
                         sites.setdefault(name_of([(path, bug)]), (path, bug))  # two operators may make the same change
         return sites
@@ -129,7 +131,7 @@ def baseline(pools: Sequence[Pool], chosen: packages.Package) -> Baseline:
     return Baseline(chosen, stable, trace["lines"], trace["hops"], max(run.seconds for run in runs[:-1]))
 
 
-def _lines(text: str, bug: operators.Bug) -> tuple[int, int]:
+def lines_of(text: str, bug: operators.Bug) -> tuple[int, int]:
     data = text.encode()
     first = data[: min(start for start, _, _ in bug.edits)].count(b"\n") + 1
     last = data[: max(end for _, end, _ in bug.edits)].count(b"\n") + 1
@@ -151,10 +153,13 @@ class _Mutant:
     decision: GeneratedTask | str = ""
 
 
-def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[Site]]) -> list[GeneratedTask | str]:
+def verify(
+    pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[Site]], choose: SymptomChoice | None = None
+) -> list[GeneratedTask | str]:
     """Returns each set of bugs as a task, or the name of the reason for rejecting it.
 
-    `pools`: three, see `suite.pools`.
+    `pools`: three, see `suite.pools`. `choose` selects the symptoms of the issue and may raise
+    Rejected; the default is `symptoms_of`.
     """
     mutants = [_mutant(base, bugs) for bugs in candidates]
     for number in (0, 1):
@@ -178,7 +183,11 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
             continue
         hops = min(base.distance(path, bug.top, mutant.failing) for path, bug in mutant.bugs)
         passing = tuple(test for test in base.tests if test not in mutant.failing)
-        symptoms = symptoms_of(mutant.failing, run.failures)
+        try:
+            symptoms = (choose or _first_symptoms)(mutant.bugs, mutant.failing, run.failures)
+        except Rejected as rejected:
+            mutant.decision = str(rejected)
+            continue
         fails = tuple(sorted(mutant.failing))
         mutant.decision = GeneratedTask(base.package, mutant.planted, fails, passing, hops, symptoms)
     return [mutant.decision for mutant in mutants]
@@ -187,7 +196,7 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
 def _mutant(base: Baseline, bugs: Sequence[Site]) -> _Mutant:
     original = packages.tree(base.package)
     planted = tuple(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in bugs)
-    mutant = _Mutant(bugs, planted, {}, _reaching(base, bugs))
+    mutant = _Mutant(bugs, planted, {}, reaching(base, bugs))
     try:
         files = _plant(original, planted)
         if tampering.reaches(files, original):
@@ -225,11 +234,11 @@ def confirmed(pool: Pool, base: Baseline, task: GeneratedTask) -> bool:
         return False
 
 
-def _reaching(base: Baseline, bugs: Iterable[Site]) -> list[str] | None:
+def reaching(base: Baseline, bugs: Iterable[Site]) -> list[str] | None:
     """Returns the tests that reach one of these bugs; None if any test may."""
     original, tests = packages.tree(base.package), set()
     for path, bug in bugs:
-        reached = base.reaching(path, *_lines(original[path], bug))
+        reached = base.reaching(path, *lines_of(original[path], bug))
         if reached is None:
             return None
         tests.update(reached)
@@ -299,14 +308,18 @@ def symptoms_of(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom
         if test in failures:
             by_function.setdefault(test.partition("[")[0], test)
     chosen = [*by_function.values(), *(test for test in failing if test not in by_function.values())][:SYMPTOMS]
-    symptoms = []
-    for test in chosen:
-        text = failures.get(test, "")
-        errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
-        symptoms.append(
-            Symptom(test, _test_line(text, test)[:200], _ADDRESS.sub("0x...", "\n".join(errors))[:_SYMPTOM_CHARACTERS])
-        )
-    return tuple(symptoms)
+    return tuple(symptom_of(test, failures.get(test, "")) for test in chosen)
+
+
+def _first_symptoms(_: Sequence[Site], failing: frozenset[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
+    return symptoms_of(failing, failures)
+
+
+def symptom_of(test: str, failure: str) -> Symptom:
+    """Returns the error of a failing test from pytest's explanation."""
+    errors = [line[1:].strip() for line in failure.splitlines() if line.startswith("E ")]
+    error = _ADDRESS.sub("0x...", "\n".join(errors))[:_SYMPTOM_CHARACTERS]
+    return Symptom(test, _test_line(failure, test)[:200], error)
 
 
 def _test_line(failure: str, test: str) -> str:
@@ -332,7 +345,7 @@ def singles(base: Baseline, seed: int) -> Iterator[list[Site]]:
     """
     sites = list(base.sites.values())
     random.Random(f"{seed}/{base.package.name}").shuffle(sites)
-    sites.sort(key=lambda site: len(_reaching(base, [site]) or base.tests) > FEW)
+    sites.sort(key=lambda site: len(reaching(base, [site]) or base.tests) > FEW)
     yield from ([site] for site in sites)
 
 

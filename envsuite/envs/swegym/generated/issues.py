@@ -54,7 +54,7 @@ def write(task: GeneratedTask, detail: str, visible: bool) -> str:
     """Returns the issue's text. `visible`: the failing tests are in the repository."""
     parts = [f"Something in {task.package.title} does not work as it should any more."]
     if detail in ("full", "names"):
-        parts.append(_listed(task.fail_to_pass))
+        parts.append(listed(task.fail_to_pass))
     if detail == "symptom":
         parts += ["This fails:\n\n" + check.text() for check in chosen(task)]
     if detail == "full":
@@ -73,7 +73,8 @@ def chosen(task: GeneratedTask) -> list[Check]:
     return sorted(complete, key=lambda check: any(re.search(rf"\b{name}\b", check.statement) for name in names))[:2]
 
 
-def _listed(tests: tuple[str, ...]) -> str:
+def listed(tests: tuple[str, ...]) -> str:
+    """Returns a list of failing tests, shortened."""
     more = f"\n... and {len(tests) - LISTED} more" if len(tests) > LISTED else ""
     return "These tests fail:\n" + "\n".join(f"- {test}" for test in tests[:LISTED]) + more
 

@@ -112,9 +112,9 @@ def bugs(text: str) -> list[Bug]:
     except (SyntaxError, ValueError):
         return []
     candidates = []
-    for function, name in _functions(source.tree, ""):
+    for function, name in functions(source.tree, ""):
         top = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-        for node, statement in _own_nodes(function):
+        for node, statement in own_nodes(function):
             for operator, make in OPERATORS.items():
                 for edits in make(source, node, statement):
                     candidates.append(Bug(operator, name, node.lineno, top, tuple(edits)))
@@ -123,18 +123,18 @@ def bugs(text: str) -> list[Bug]:
     return sorted(set(candidates), key=lambda bug: (bug.line, bug.operator, bug.edits))
 
 
-def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:
+def functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Function):
             yield child, prefix + child.name
-            yield from _functions(child, f"{prefix}{child.name}.")
+            yield from functions(child, f"{prefix}{child.name}.")
         elif isinstance(child, ast.ClassDef):
-            yield from _functions(child, f"{prefix}{child.name}.")
+            yield from functions(child, f"{prefix}{child.name}.")
         else:
-            yield from _functions(child, prefix)
+            yield from functions(child, prefix)
 
 
-def _own_nodes(function: Function) -> Iterator[tuple[Any, bool]]:
+def own_nodes(function: Function) -> Iterator[tuple[Any, bool]]:
     """Yields the nodes of the body, without inner functions and the docstring, and whether each is a
     statement.
     """

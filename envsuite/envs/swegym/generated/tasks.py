@@ -84,7 +84,12 @@ class GeneratedTask:
     @property
     def patch_lines(self) -> int:
         """Number of lines the gold patch adds or removes."""
-        return sum(line[:1] in "+-" and line[:3] not in ("+++", "---") for line in self.patch.splitlines())
+        return changed_lines(self.patch)
+
+
+def changed_lines(patch: str) -> int:
+    """Returns the number of lines that a unified diff adds or removes."""
+    return sum(line[:1] in "+-" and line[:3] not in ("+++", "---") for line in patch.splitlines())
 
 
 def plant(files: Mapping[str, str], bugs: Iterable[Planted]) -> dict[str, str]:
@@ -179,7 +184,11 @@ def manifest(folder: Path | None = None) -> tuple[GeneratedTask, ...]:
     Raises DataError naming the line.
     """
     known = packages.PACKAGES if folder is None else packages.described(folder)
-    path = MANIFEST if folder is None else folder / MANIFEST.name
+    return read_list(MANIFEST if folder is None else folder / MANIFEST.name, known)
+
+
+def read_list(path: Path, known: Mapping[str, packages.Package]) -> tuple[GeneratedTask, ...]:
+    """Returns the tasks in a file that `write` wrote. Raises DataError naming the line."""
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:

@@ -13,8 +13,8 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def excerpt_of(text: str, name: str, code: str) -> str:
-    """Returns the excerpt of the test `name` up to the statement with the line `code`.
+def excerpt_of(text: str, name: str, code: str, whole: bool = False) -> str:
+    """Returns the excerpt of the test `name` up to the statement with the line `code`, or of the `whole` test.
 
     The longest of these that fits: all statements of the test up to there, with the helpers of the module and of the
     test case that they use; all statements without helpers; only the statements that bind or call what the check
@@ -28,20 +28,20 @@ def excerpt_of(text: str, name: str, code: str) -> str:
     lines = text.splitlines()
     for owner, function in _tests(tree, test):
         statements = _up_to(function, lines, code)
+        if whole and statements:
+            statements += function.body[function.body.index(statements[-1]) + 1 :]
         if not statements:
             continue
         helpers = [node for node in tree.body if not isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr, ast.If))]
         helpers = [node for node in helpers if not _is_test(node)]
         set_up = _set_up(owner, [*_methods(owner, statements), *statements])
         methods = _methods(owner, [*set_up, *statements])
-        whole = [*methods, *set_up, *statements]
-        for chosen in (
-            [*_needed(helpers, whole), *whole],
-            whole,
-            [*set_up, *statements],
-            [*_needed([*helpers, *set_up, *statements[:-1]], statements[-1:]), statements[-1]],
-            [*_needed([*set_up, *statements[:-1]], statements[-1:]), statements[-1]],
-        ):
+        complete = [*methods, *set_up, *statements]
+        choices = [[*_needed(helpers, complete), *complete], complete, [*set_up, *statements]]
+        if not whole:
+            goal = statements[-1:]
+            choices += [[*_needed([*start, *statements[:-1]], goal), *goal] for start in ([*helpers, *set_up], set_up)]
+        for chosen in choices:
             source = _source(lines, chosen)
             if len(source) <= MOST and len(source.splitlines()) <= MOST_LINES:
                 return source

@@ -31,6 +31,8 @@ _KINDS = {
 }
 _NO_WARNING = re.compile(r"It raises `(?:AssertionError: )?(\w+) not triggered.*`\.", re.DOTALL)
 _CONDITION = re.compile(r"The check is false: `(?:False is not true|True is not false)`\.")
+_MISSING = re.compile(r"has no attribute|unexpected keyword|cannot import|positional argument|is not defined")
+"""errors of tests for functions and parameters that the old release does not have"""
 _MISSING_ERROR = "No error is raised, and one is due."
 _WORDS = {
     "fix": r"fix\w*|bug\w*|correct\w*|regression|crash\w*|handle[sd]?|properly|wrong\w*|no longer|resolve\w*",
@@ -91,14 +93,18 @@ def _with_raised(check: Check) -> Check:
 def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Check:
     """Returns a check with the statements of its test that come before it, because the agent has no such test.
 
+    Of a test that fails for a missing function or parameter, all statements are shown: they are its specification.
     A check stays as it is if its test is not found, or if these statements are long. Its statement becomes '' if
-    the values of the test's parameters are not known.
+    the values of the test's parameters or the specification are not known.
     """
     text = files.get(symptom.test.partition("::")[0], "")
     parameters = parameters_of(text, symptom.test)
     if parameters is None:
         return replace(check, statement="")
-    excerpt = excerpt_of(text, symptom.test, symptom.code)
+    missing = _MISSING.search(symptom.error)
+    excerpt = excerpt_of(text, symptom.test, symptom.code, whole=bool(missing))
+    if missing and not excerpt:
+        return replace(check, statement="")
     return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check
 
 

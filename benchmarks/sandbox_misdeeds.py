@@ -1,0 +1,170 @@
+"""Time that misdeeds of a submission take: each must end as a failed attempt within 1.5 times the limit.
+
+    .ci/dockerd python -m benchmarks.sandbox_misdeeds play [driver ...]
+    .ci/as-user python -m benchmarks.sandbox_misdeeds play [driver ...]
+    python -m benchmarks.sandbox_misdeeds page --markdown benchmarks/sandbox_misdeeds.md
+
+`play` continues after an interrupt. `page` exits with 1 if a misdeed did not fail, or was counted with more than 1.5
+times the limit. Time by the clock is shown beside it: on a busy machine it also measures the other programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import pickle
+import time
+import zlib
+from pathlib import Path
+
+from benchmarks.sandbox import submission
+from benchmarks.sandbox_journal import ResultJournal, fingerprint, user
+from envsuite.envs.datascicoding import scoring
+from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Pool
+from envsuite.sandbox.protocol import Limits
+
+JOURNAL = Path("build/sandbox_misdeeds.jsonl")
+LIMITS = Limits(seconds=4.0)
+BOUND = 1.5
+USERS = ("root", "ordinary")
+BURN = "end = time.monotonic() + 0.02\n            while time.monotonic() < end: pass\n            os._exit(0)"
+MISDEEDS = {
+    "a forged score": 'import os\nos.write(3, b\'{"verdict": "ok", "auc": 1.0}\\n\' + b\'x\' * 16)\nos._exit(0)',
+    "a verdict that cannot be hashed": 'import os\nos.write(3, b\'{"verdict": ["ok"]}\\n\')\nos._exit(0)',
+    "an error that cannot be printed": "class Odd(Exception):\n    def __str__(self): raise self\nraise Odd()",
+    "an endless loop": "while True: pass",
+    "sleep that ignores signals": "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(1000)",
+    "endless output": "while True: print('x' * 100000)",
+    "an endless answer": "import os\nwhile True: os.write(3, b'x' * 65536)",
+    "a flood of empty folders": "import os\nfor n in range(10**7): os.mkdir(os.environ['HOME'] + f'/{n}')",
+    "files below long paths": (
+        "import os, time\nos.chdir(os.environ['HOME'])\nfor _ in range(30):\n    os.mkdir('d' * 200)\n"
+        "    os.chdir('d' * 200)\n"
+        "while True:\n    with open(str(time.monotonic_ns()), 'wb') as file: file.write(b'x' * (4 << 20))"
+    ),
+    "files that have lost their names": (
+        "import os\nkeep = []\nwhile True:\n    keep.append(open(os.environ['HOME'] + '/x', 'wb', 0))\n"
+        "    os.unlink(os.environ['HOME'] + '/x')\n    keep[-1].write(b'x' * (4 << 20))"
+    ),
+    "a memory bomb": "hoard = []\nwhile True: hoard.append(bytearray(b'x' * (1 << 24)))",
+    "shared memory that no process touches": (
+        "import mmap, os, time\nfor _ in range(10):\n    if os.fork() == 0: break\npart = mmap.mmap(-1, 400 << 20)\n"
+        "for _ in range(400):\n    part.write(b'x' * (1 << 20))\n    part.madvise(mmap.MADV_DONTNEED)\ntime.sleep(1000)"
+    ),
+    "a fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "forks that crowd the processors": (
+        "import os\nfor _ in range(16):\n    if os.fork() == 0: break\ntry: os.nice(19)\nexcept OSError: pass\n"
+        "while True: pass"
+    ),
+    "children that nobody waits for": (
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nfor _ in range(8):\n"
+        f"    if os.fork() == 0:\n        while True:\n            if os.fork():\n                try: os.wait()\n"
+        f"                except ChildProcessError: pass\n                continue\n            {BURN}\n"
+        "try: os.nice(19)\nexcept OSError: pass\nwhile True: pass"
+    ),
+    "its own output read before the sandbox does": (
+        "import os, time\ntry: read = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)\n"
+        "except OSError: raise SystemExit\nend = time.monotonic() + 0.5\nwhile time.monotonic() < end:\n"
+        "    os.write(1, b'x')\n"
+        "    try: os.read(read, 9)\n    except BlockingIOError: pass\ntime.sleep(1000)"
+    ),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    playing = commands.add_parser("play", help="run the misdeeds that the journal lacks")
+    playing.add_argument("drivers", nargs="*", help="default: every safe driver that works here")
+    playing.add_argument("--seconds", type=float, default=math.inf, help="start no misdeed after this time")
+    writing = commands.add_parser("page", help="write the page of results")
+    writing.add_argument("--markdown", type=Path, metavar="FILE", required=True)
+    args = parser.parse_args()
+    journal = ResultJournal(JOURNAL, fingerprint())
+    if args.command == "play":
+        names = args.drivers or [name for name in drivers.SAFE if not drivers.probe(name)]
+        play(journal, names, time.monotonic() + args.seconds)
+        return 0
+    page, over = write_page(journal)
+    args.markdown.write_text(page)
+    print(page)
+    return int(over)
+
+
+def play(journal: ResultJournal, names: list[str], end: float) -> None:
+    """Runs the missing misdeeds, one split each, in a warm sandbox."""
+    job = pickle.loads(submission())
+    for driver in names:
+        missing = [name for name in MISDEEDS if _key(name, driver, user()) not in journal.results]
+        if not missing:
+            continue
+        pool = Pool(scoring.spec(("GridSearchCV", "SVC")), driver, 1)
+        scoring.run_job(pool, job, LIMITS, 100)
+        for name in missing:
+            if time.monotonic() > end:
+                print(f"{driver}: more to run")
+                break
+            began = time.perf_counter()
+            score, body, seconds = scoring.run_job(pool, {**job, "code": MISDEEDS[name]}, LIMITS, 100)
+            if score.verdict == "ok":
+                score, _ = scoring.predictions_of(
+                    body, [(len(next(iter(job["x_test"].values()))), len(set(job["y_train"])))]
+                )
+            wall = time.perf_counter() - began
+            result = {"verdict": score.verdict, "counted": seconds / LIMITS.seconds, "wall": wall / LIMITS.seconds}
+            journal.add(_key(name, driver, user()), result)
+            print(f"{driver}, {name}: {score.verdict}, {seconds:.2f} s counted, {wall:.2f} s by the clock", flush=True)
+        pool.close()
+
+
+def _key(misdeed: str, driver: str, name: str) -> tuple[str, str, str, int]:
+    """Returns the key of a result: misdeed, driver, user, and a hash of the misdeed's code."""
+    return misdeed, driver, name, zlib.crc32(MISDEEDS[misdeed].encode())
+
+
+def write_page(journal: ResultJournal) -> tuple[str, bool]:
+    """Returns the page, and True if a misdeed did not fail or was counted with more than the bound."""
+    totals, rows = [], []
+    over = False
+    for driver in drivers.SAFE:
+        for name in USERS:
+            keys = [_key(misdeed, driver, name) for misdeed in MISDEEDS]
+            results = [journal.results[key] for key in keys if key in journal.results]
+            if not results:
+                totals.append([driver, name, "0", "", "", ""])
+                continue
+            failed = sum(result["verdict"] != "ok" for result in results)
+            largest = [max(result[figure] for result in results) for figure in ("counted", "wall")]
+            over |= failed < len(results) or largest[0] > BOUND
+            totals.append([driver, name, f"{len(results)}", f"{failed}", *(f"{value:.2f}" for value in largest)])
+    for misdeed in MISDEEDS:
+        for driver in drivers.SAFE:
+            for name in USERS:
+                if result := journal.results.get(_key(misdeed, driver, name)):
+                    figures = [f"{result['counted']:.2f}", f"{result['wall']:.2f}", f"{result['load']:.0f}"]
+                    rows.append([misdeed, driver, name, result["verdict"], *figures])
+    page = f"""\
+# Sandbox: misdeeds end in bounded time
+
+Each misdeed is the code of a submission, run on one split with a limit of {LIMITS.seconds:g} s in a warm sandbox. The
+figures are shares of that limit: what the sandbox counted, and the time by the clock until the score was there, which
+includes killing and cleaning up and, on a busy machine, waiting for other programs. Load average
+{journal.loads()}.
+
+## Largest shares of the limit per driver and user
+
+{_table(["driver", "user", "misdeeds", "failed attempts", "counted, at most", "by the clock, at most"], totals)}
+## Each misdeed
+
+{_table(["misdeed", "driver", "user", "verdict", "counted", "by the clock", "load average"], rows)}"""
+    return page, over
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

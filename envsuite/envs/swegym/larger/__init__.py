@@ -1,0 +1,1 @@
+"""Larger generated tasks: compounds of independent bugs, lost branches, wrong refactorings, missing features."""

@@ -1,0 +1,79 @@
+"""Memory and disk space that processes try to hide."""
+
+import mmap
+import os
+import signal
+from contextlib import contextmanager
+
+from envsuite.sandbox.inside.usage import memory_bytes, memory_of, unlinked_bytes
+
+MB = 1 << 20
+
+
+@contextmanager
+def children(count, action):
+    """Yields the ids of processes that have carried out `action` and wait."""
+    read, write = os.pipe()
+    pids = []
+    for _ in range(count):
+        pid = os.fork()
+        if pid == 0:
+            action()
+            os.write(write, b"x")
+            signal.pause()
+        pids.append(pid)
+    try:
+        for _ in pids:
+            os.read(read, 1)
+        yield pids
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)
+
+
+def test_shared_memory_counts_that_no_process_has_in_its_page_tables():
+    baseline = memory_of(os.getpid())
+
+    def hoard():
+        part = mmap.mmap(-1, 16 * MB)
+        part.write(b"x" * 16 * MB)
+        part.madvise(mmap.MADV_DONTNEED)
+        kept.append(part)
+
+    kept = []
+    with children(2, hoard) as pids:
+        assert 32 * MB <= memory_bytes(pids, baseline, 20 * MB) < 64 * MB
+
+
+def test_memory_counts_that_replaces_what_processes_share_with_the_zygote():
+    shared = bytearray(b"x" * 32 * MB)
+    baseline = memory_of(os.getpid())
+
+    def replace():
+        shared[::4096] = b"y" * len(shared[::4096])
+
+    with children(8, replace) as pids:
+        assert memory_bytes(pids, baseline, 100 * MB) > 100 * MB
+
+
+def test_files_without_a_name_count_while_they_are_open_or_mapped(tmp_path):
+    path = tmp_path / "file"
+
+    def keep(mapped):
+        file = path.open("w+b", buffering=0)
+        path.unlink()
+        file.write(b"x" * MB)
+        kept.append(mmap.mmap(file.fileno(), MB) if mapped else file)
+        if mapped:
+            file.close()
+
+    kept = []
+    for mapped in (False, True):
+        with children(1, lambda mapped=mapped: keep(mapped)) as pids:
+            assert unlinked_bytes(pids, [str(tmp_path)]) == MB
+    path.write_bytes(b"x" * MB)
+    with children(1, lambda: kept.append(path.open())) as pids:
+        assert unlinked_bytes(pids, [str(tmp_path)]) == 0
