@@ -56,7 +56,7 @@ def measure(results: Path, seeds: range, seconds: float) -> None:
     done = {(line["level"], line["seed"], line["player"]) for line in read(results)}
     for seed in seeds:
         for level in LEVELS:
-            env = registry.build(f"DataSciCoding-generated-{level}-v0", "dense", seconds=300)
+            env = registry.build(f"DataSciCoding-generated-{level}-v1", "dense", seconds=300)
             try:
                 for player in PLAYERS:
                     if (level, seed, player) in done:

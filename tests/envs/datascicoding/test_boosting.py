@@ -82,7 +82,7 @@ def test_forbidden_models_of_a_package_are_found_when_the_text_does_not_name_the
 def test_other_forms_of_the_game_take_the_knob_too(build, both):
     competition = build("DataSciCoding-mle-v0", packages=both)
     assert "numpy, pandas, scipy, scikit-learn, lightgbm and xgboost can be imported" in competition.instructions
-    env = build("DataSciCoding-generated-numbers-v0", packages=both, rows=100)
+    env = build("DataSciCoding-generated-numbers-v1", packages=both, rows=100)
     env.reset(seed=0)
     assert "scikit-learn, lightgbm and xgboost can be imported" in env.instructions
     *_, info = env.step("import lightgbm\n" + CONSTANT)

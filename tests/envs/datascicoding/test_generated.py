@@ -194,7 +194,7 @@ def test_hints_name_columns_without_bearing_and_pairs_that_act_together():
 
 def test_the_reward_is_the_share_and_numbers_have_r2_and_rmse(build):
     for seed, metric in ((0, "r2"), (2, "auc")):
-        env = build("DataSciCoding-generated-easy-v0", rows=150)
+        env = build("DataSciCoding-generated-easy-v1", rows=150)
         text, info = env.reset(seed=seed)
         assert all(trap.column.note in text for trap in env.game.world.traps)
         _, reward, _, _, info = env.step(programs.informed("linear", env.game.world))
@@ -208,7 +208,7 @@ def test_the_reward_is_the_share_and_numbers_have_r2_and_rmse(build):
 
 
 def test_constant_predictions_broken_code_and_wrong_shapes_earn_nothing(build):
-    env = build("DataSciCoding-generated-numbers-v0", rows=150)
+    env = build("DataSciCoding-generated-numbers-v1", rows=150)
     env.threshold = lambda: 0.0  # as if the reference had not learnt anything
     env.reset(seed=1)
     _, reward, *_, info = env.step("def build_model(x, y): return 1")
@@ -245,4 +245,4 @@ def test_the_best_score_beats_a_model_fitted_to_many_rows():
 
 def test_more_causes_than_linked_columns_are_refused(build):
     with pytest.raises(UsageError, match="set fewer causes"):
-        build("DataSciCoding-generated-easy-v0", causes=8)
+        build("DataSciCoding-generated-easy-v1", causes=8)

@@ -82,9 +82,9 @@ class World:
     gain: float
     offset: float
     noise: float
+    """standard deviation of a numeric outcome around its mean"""
     marker: CausalColumn | None = None
     """column whose words say on which rows the entries of other columns are turned round"""
-    """standard deviation of a numeric outcome around its mean"""
 
     def nodes(self, stream: Stream, rows: int, later: bool) -> np.ndarray:
         """Returns values of all nodes [rows, nodes], rounded to the grid."""
