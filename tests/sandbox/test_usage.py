@@ -5,7 +5,7 @@ import os
 import signal
 from contextlib import contextmanager
 
-from envsuite.sandbox.inside.usage import memory_bytes, memory_of, unlinked_bytes
+from envsuite.sandbox.inside.usage import ignores_children, memory_bytes, memory_of, unlinked_bytes
 
 MB = 1 << 20
 
@@ -77,3 +77,9 @@ def test_files_without_a_name_count_while_they_are_open_or_mapped(tmp_path):
     path.write_bytes(b"x" * MB)
     with children(1, lambda: kept.append(path.open())) as pids:
         assert unlinked_bytes(pids, [str(tmp_path)]) == 0
+
+
+def test_only_a_process_that_ignores_its_children_hides_their_time():
+    for handler, hides in ((signal.SIG_DFL, False), (lambda *_: None, False), (signal.SIG_IGN, True)):
+        with children(1, lambda handler=handler: signal.signal(signal.SIGCHLD, handler)) as (pid,):
+            assert ignores_children(pid) == hides

@@ -17,7 +17,7 @@ from .family import descendants
 from .usage import (
     ProcessMemory,
     folder_bytes,
-    handles_children,
+    ignores_children,
     memory_bytes,
     processor_seconds,
     unlinked_bytes,
@@ -127,7 +127,7 @@ class SandboxRun:
                     allowed_memory = limits["memory_mb"] * 1e6
                     if memory_bytes(pids, self.baseline, allowed_memory) > allowed_memory:
                         return "memory"
-                    self.excused = self.excused and not any(map(handles_children, pids))
+                    self.excused = self.excused and not any(map(ignores_children, pids))
                     # On a busy machine the check itself is slow and takes processor time from the run.
                     next_look = time.monotonic() + max(TICK, 4 * (time.monotonic() - looked))
                 looked = time.monotonic()

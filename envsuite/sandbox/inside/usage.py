@@ -118,15 +118,16 @@ def waited(pid: int) -> float:
         return 0.0
 
 
-def handles_children(pid: int) -> bool:
-    """Returns True if a process does not leave the signal SIGCHLD alone.
+def ignores_children(pid: int) -> bool:
+    """Returns True if a process ignores the signal SIGCHLD: its children end without a trace of their
+    processor time.
 
-    If it ignores the signal, its children end without a trace of their processor time.
+    The flag SA_NOCLDWAIT does the same and cannot be seen. A handler hides nothing: shells have one.
     """
     try:
         with open(f"/proc/{pid}/status") as file:
             fields = dict(line.split(":", 1) for line in file)
-        return bool((int(fields["SigIgn"], 16) | int(fields["SigCgt"], 16)) & _SIGCHLD_BIT)
+        return bool(int(fields["SigIgn"], 16) & _SIGCHLD_BIT)
     except (OSError, ValueError, KeyError):
         return False
 
@@ -134,7 +135,7 @@ def handles_children(pid: int) -> bool:
 def processor_seconds(pids: list[int]) -> float:
     """Returns the processor time of processes and of their children that were waited for.
 
-    That of children whose parent `handles_children` may be missing.
+    That of children whose parent `ignores_children` is missing.
     """
     ticks = 0
     for pid in pids:
