@@ -41,10 +41,11 @@ def is_awake(pid: int) -> bool:
     return False
 
 
-def pause_family(seconds: float = 2.0) -> bool:
+def pause_family(seconds: float = 10.0) -> bool:
     """Stops every process below this one; returns False if some still go on after `seconds`.
 
-    A stopped process may be continued again, for example because its group has lost its last parent.
+    A thread stops only when it gets a processor, which takes seconds on an overloaded machine. A stopped process may be
+    continued again, for example because its group has lost its last parent.
     """
     end = time.monotonic() + seconds
     while awake := [pid for pid in descendants() if is_awake(pid)]:
