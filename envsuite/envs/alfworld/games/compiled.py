@@ -1,8 +1,11 @@
-"""Parsed official games in compact form, on disk and in memory, so that a cold reset need not parse.
+"""Parsed official games in compact form on disk, and all that this process has read in memory.
 
 A game file of 100 kB becomes about 4 kB of marshalled tuples. They are stored in the cache folder
-under the SHA-256 of the game file, and kept in memory for the whole process: all 3,553 training
-games take about 15 MB. A missing, damaged or outdated entry is replaced by parsing the file again.
+under the SHA-256 of the game file, so that the first reset of a game need not parse it. A missing,
+damaged or outdated entry is replaced by parsing the file again.
+
+Games that were read stay in memory: all 3,553 training games take about 50 MB. What an episode adds
+to a game, such as lists of commands, is not kept with them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,8 +32,8 @@ FORMAT = f"1-{sys.version_info[0]}.{sys.version_info[1]}"
 LARGEST = 1 << 20
 """bytes of a compiled game; a longer file is damaged"""
 
-_blobs: dict[str, bytes] = {}
-"""Digest of a game file -> marshalled game, for all games of this process."""
+_games: dict[str, AlfworldGame] = {}
+"""Digest of a game file -> game, for all games of this process."""
 
 
 def load_compiled(path: Path, digest: str) -> AlfworldGame:
@@ -37,15 +41,25 @@ def load_compiled(path: Path, digest: str) -> AlfworldGame:
 
     Raises the errors of `AlfworldGame.load`.
     """
-    blob = _blobs.get(digest) or _read(digest)
+    game = _games.get(digest)
+    if game is None:
+        game = _games[digest] = _stored(path, digest) or _parsed(path, digest)
+    return replace(game, name=str(path))  # a copy: the tables that engines add to it are evicted with it
+
+
+def _stored(path: Path, digest: str) -> AlfworldGame | None:
+    """Reads a game from the cache folder; None if its entry is missing or damaged."""
+    blob = _read(digest)
     if blob is not None:
         with contextlib.suppress(ValueError, EOFError, TypeError):
-            game = _from_tuple(str(path), marshal.loads(blob))
-            _blobs[digest] = blob
-            return game
+            return _from_tuple(str(path), marshal.loads(blob))
+    return None
+
+
+def _parsed(path: Path, digest: str) -> AlfworldGame:
+    """Parses a game file and stores it in the cache folder."""
     game = AlfworldGame.load(path)
     blob = marshal.dumps(_to_tuple(game))
-    _blobs[digest] = blob
     with contextlib.suppress(OSError):  # a read-only or full cache only costs time
         write_atomically(Path(_path(digest)), zlib.crc32(blob).to_bytes(4, "big") + blob)
     return game
@@ -53,7 +67,7 @@ def load_compiled(path: Path, digest: str) -> AlfworldGame:
 
 def clear_memory() -> None:
     """Forgets the games in memory, for measurements."""
-    _blobs.clear()
+    _games.clear()
 
 
 def _path(digest: str) -> str:
