@@ -82,6 +82,7 @@ class TextEnv(gym.Env[str, str], ABC):
         self.shaping = Shaping(shaping_gamma, shaping_unit)
         self.render_mode = render_mode
         self.settings = SimpleNamespace(**check_knobs(type(self), knobs))
+        self._made_with = {**vars(self.settings), "reward_mode": str(self.reward_mode)}  # a reset may change settings
         self.observation_space, self.action_space = Prose(), Prose()
         self.episode_seed, self.attempt, self.turn = 0, 0, 0
         self.success, self.progression = False, 0.0
@@ -300,13 +301,27 @@ class TextEnv(gym.Env[str, str], ABC):
         group.
         """
         own = (self.episode_seed, self.attempt, self.turn, self.success, self.progression, self._over, self._potential)
-        return own, self._initial_remaining, self.get_state()
+        return self._snapshot_key(), own, self._initial_remaining, self.get_state()
 
     def restore(self, snapshot: Any) -> None:
-        """Restores a `snapshot` of this environment."""
-        own, self._initial_remaining, state = snapshot
+        """Restores a `snapshot` of this environment, or of another one of the same class and settings.
+
+        Raises UsageError for a snapshot of other settings.
+        """
+        (name, settings), own, self._initial_remaining, state = snapshot
+        here, expected = self._snapshot_key()
+        if name != here:
+            raise UsageError(f"The snapshot is of {name}, not of {here}: restore it in such an environment.")
+        if changed := [knob for knob, value in expected.items() if settings.get(knob) != value]:
+            raise UsageError(
+                f"The snapshot is of other settings ({', '.join(changed)}): make an environment with these."
+            )
         self.episode_seed, self.attempt, self.turn, self.success, self.progression, self._over, self._potential = own
         self.set_state(state)
+
+    def _snapshot_key(self) -> tuple[str, dict[str, Any]]:
+        """Returns the class and the settings that a snapshot belongs to."""
+        return type(self).__name__, self._made_with
 
     def die(self) -> np.random.Generator:
         """Returns the random generator of this turn and attempt; it does not depend on how a run was

@@ -9,6 +9,8 @@ pytest.importorskip("minigrid", reason="the babyai extra is not installed")
 
 from envsuite import registry
 from envsuite.envs.babyai.env import COMMANDS
+from envsuite.errors import UsageError
+from tests import toys  # noqa: F401  registers HiLo
 
 LEVELS = ("GoToLocal", "BossLevel", "KeyInBox", "PutNextS5N2Carrying", "OpenDoorsOrderN4Debug", "UnlockToUnlock")
 
@@ -72,3 +74,15 @@ def test_a_restored_box_that_was_toggled_is_there_again():
     assert "box" not in text
     env.restore(before)
     assert env.step("toggle")[0] == text
+
+
+def test_a_snapshot_of_other_settings_or_of_another_family_is_refused():
+    env = registry.build("BabyAI-goto-v0")
+    with pytest.raises(UsageError, match="call reset"):
+        env.snapshot()
+    env.reset(seed=0)
+    snapshot = env.snapshot()
+    with pytest.raises(UsageError, match=r"other settings \(max_steps\)"):
+        registry.build("BabyAI-goto-v0", max_steps=9).restore(snapshot)
+    with pytest.raises(UsageError, match="not of HiLo"):
+        registry.build("HiLo-v0").restore(snapshot)

@@ -58,17 +58,16 @@ class AlfredTWEnv:
 
         Raises DataError if the folder is missing or a file in it cannot be read.
         """
-        dataset = self.config["dataset"]
         key = DATA_PATHS[self.train_eval]
-        root = os.path.expandvars(dataset[key])
+        root = os.path.expandvars(self._setting("dataset", key))
         if not os.path.isdir(root):
             raise DataError(f"Folder {root} does not exist: correct dataset.{key}, or set the variables in it.")
-        numbers = self.config["env"]["task_types"]
+        numbers = self._setting("env", "task_types")
         task_types = {TASK_TYPES[number] for number in numbers if number in TASK_TYPES}
         if not task_types:
             raise UsageError(f"env.task_types={list(numbers)} names no task type: use numbers from 1 to 6.")
         self.game_files = [path for path in _walk(root) if _is_selected(path, task_types)]
-        limit = dataset["num_train_games" if self.train_eval == "train" else "num_eval_games"]
+        limit = self._setting("dataset", "num_train_games" if self.train_eval == "train" else "num_eval_games")
         if limit > 0:
             self.game_files = self.game_files[:limit]
         self.num_games = len(self.game_files)
@@ -77,14 +76,14 @@ class AlfredTWEnv:
 
     def init_env(self, batch_size: int) -> AlfworldBatchEnv:
         """Returns an environment that plays `batch_size` games at once."""
-        method = self.config["general"]["training_method"]
+        method = self._setting("general", "training_method")
         if method not in ("dqn", "dagger"):
             raise UsageError(f"general.training_method={method!r} is not one of dqn, dagger.")
-        training = self.config["rl" if method == "dqn" else "dagger"]["training"]
+        training = self._setting("rl" if method == "dqn" else "dagger", "training")
         is_train = self.train_eval == "train"
         expert_type = ""
         if method == "dagger" and is_train:
-            expert_type = self.config["env"]["expert_type"]
+            expert_type = self._setting("env", "expert_type")
             if expert_type not in EXPERT_TYPES:
                 raise UsageError(f"env.expert_type={expert_type!r} is not one of {', '.join(EXPERT_TYPES)}.")
         return AlfworldBatchEnv(
@@ -92,8 +91,17 @@ class AlfredTWEnv:
             batch_size,
             max_episode_steps=training["max_nb_steps_per_episode"],
             expert_type=expert_type,
-            domain_randomization=is_train and bool(self.config["env"]["domain_randomization"]),
+            domain_randomization=is_train and bool(self._setting("env", "domain_randomization")),
         )
+
+    def _setting(self, section: str, key: str) -> Any:
+        """Returns an entry of the configuration. Raises UsageError if it is missing."""
+        try:
+            return self.config[section][key]
+        except (KeyError, TypeError):
+            raise UsageError(
+                f"The configuration has no {section}.{key}: load it from alfworld's base_config.yaml."
+            ) from None
 
 
 def _walk(root: str) -> list[str]:

@@ -287,6 +287,8 @@ class AlfworldEnv(TextEnv):
         return solver.remaining(self._native.game, self._native.get_state())
 
     def get_state(self) -> SavedEpisode:
+        if getattr(self, "_native", None) is None and self._stock is None:
+            raise UsageError("There is no episode yet: reset to the state's seed first.")
         if self._stock is not None or self._native is None or self._subgoals is None:
             raise UsageError("The textworld engine cannot save a state: use engine=native.")
         return SavedEpisode(
@@ -294,6 +296,8 @@ class AlfworldEnv(TextEnv):
         )
 
     def set_state(self, state: SavedEpisode) -> None:
+        if getattr(self, "_native", None) is None and self._stock is None:
+            raise UsageError("There is no episode yet: reset to the state's seed first.")
         if self._stock is not None or self._native is None or self._subgoals is None:
             raise UsageError("The textworld engine cannot restore a state: use engine=native.")
         if state.name != self._source.name:

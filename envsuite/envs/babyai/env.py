@@ -206,7 +206,8 @@ class BabyAI(TextEnv):
 
     def get_state(self) -> SavedLevel:
         """Returns a snapshot: the seed of the level and the state of its engine."""
-        assert self._episode is not None, "call reset() first"
+        if self._episode is None:
+            raise UsageError("There is no episode yet: call reset() first.")
         grid = self._snapshots.save_grid(self.engine, self._expert.model)
         return SavedLevel(*self._episode, grid, self._destroyed, self.unsolvable)
 

@@ -58,7 +58,7 @@ def _add(
 register_family(
     Family(
         "swegym",
-        default="SWEGym-medium-v0",
+        default="SWEGym-medium-v1",
         summary="repair a repository with a shell until its tests pass",
         requires=EXTRA,
         paper="SWE-Gym (Pan et al., 2025), SWE-bench (Jimenez et al., 2024), SWE-smith (Yang et al., 2025)",

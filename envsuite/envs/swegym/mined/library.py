@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
+from envsuite.envs.swegym.generated.packages import PACKAGES
 from envsuite.envs.swegym.published import records
 from envsuite.errors import DataError
 
@@ -75,7 +76,12 @@ def level_of(files: int, lines: int) -> str:
 
 
 def split_of(package: str) -> str:
-    """Returns train or test: all instances of a package are in one split, drawn by a hash of its name."""
+    """Returns train or test: all instances of a package are in one split, drawn by a hash of its name.
+
+    A package that generated tasks use is in the same split as these.
+    """
+    if package in PACKAGES:
+        return PACKAGES[package].split
     return "test" if hashlib.sha256(package.encode()).digest()[0] % TEST_SHARE == 0 else "train"
 
 
