@@ -1,22 +1,26 @@
-"""Results of the sandbox's benchmarks: a line of JSON for each, so that a benchmark continues after an interrupt."""
+"""What the sandbox's benchmarks share: their command, and a journal, so that they continue after an interrupt."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from envsuite.sandbox import packages
+from envsuite.sandbox import drivers, packages
 
 ROOT = Path(__file__).resolve().parents[1]
 GAME = ROOT / "envsuite" / "envs" / "datascicoding"
+USERS = ("root", "ordinary")
 
 
 def user() -> str:
-    return "root" if os.geteuid() == 0 else "ordinary"
+    return USERS[0] if os.geteuid() == 0 else USERS[1]
 
 
 def fingerprint(*programs: Path) -> str:
@@ -56,3 +60,34 @@ class ResultJournal:
         """Returns the range of the load averages, as text."""
         loads = [result["load"] for result in self.results.values()]
         return f"{min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores" if loads else "unknown"
+
+
+def run(
+    doc: str | None,
+    kind: str,
+    journal: Path,
+    programs: Iterable[Path],
+    play: Callable[[ResultJournal, list[str], float], None],
+    write_page: Callable[[ResultJournal], tuple[str, int]],
+) -> int:
+    """Runs the command `play` or `page` of a benchmark; returns the number of failures that the page states.
+
+    `kind`: what is played, such as "attack". `play` gets the journal, the drivers, and the time at which to stop.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    playing = commands.add_parser("play", help=f"play the {kind}s that the journal lacks")
+    playing.add_argument("drivers", nargs="*", help="default: every safe driver that works here")
+    playing.add_argument("--seconds", type=float, default=math.inf, help=f"start no {kind} after this time")
+    writing = commands.add_parser("page", help="write the page of results")
+    writing.add_argument("--markdown", type=Path, metavar="FILE", required=True)
+    args = parser.parse_args()
+    results = ResultJournal(journal, fingerprint(*programs))
+    if args.command == "play":
+        names = args.drivers or [name for name in drivers.SAFE if not drivers.probe(name)]
+        play(results, names, time.monotonic() + args.seconds)
+        return 0
+    page, failures = write_page(results)
+    args.markdown.write_text(page)
+    print(page)
+    return int(failures)

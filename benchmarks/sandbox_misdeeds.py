@@ -10,15 +10,13 @@ times the limit. Time by the clock is shown beside it: on a busy machine it also
 
 from __future__ import annotations
 
-import argparse
-import math
 import pickle
 import time
 import zlib
 from pathlib import Path
 
 from benchmarks.sandbox import submission
-from benchmarks.sandbox_journal import ResultJournal, fingerprint, user
+from benchmarks.sandbox_journal import USERS, ResultJournal, run, user
 from envsuite.envs.datascicoding import scoring
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Pool
@@ -27,7 +25,6 @@ from envsuite.sandbox.protocol import Limits
 JOURNAL = Path("build/sandbox_misdeeds.jsonl")
 LIMITS = Limits(seconds=4.0)
 BOUND = 1.5
-USERS = ("root", "ordinary")
 BURN = "end = time.monotonic() + 0.02\n            while time.monotonic() < end: pass\n            os._exit(0)"
 MISDEEDS = {
     "a forged score": 'import os\nos.write(3, b\'{"verdict": "ok", "auc": 1.0}\\n\' + b\'x\' * 16)\nos._exit(0)',
@@ -73,23 +70,7 @@ MISDEEDS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    playing = commands.add_parser("play", help="run the misdeeds that the journal lacks")
-    playing.add_argument("drivers", nargs="*", help="default: every safe driver that works here")
-    playing.add_argument("--seconds", type=float, default=math.inf, help="start no misdeed after this time")
-    writing = commands.add_parser("page", help="write the page of results")
-    writing.add_argument("--markdown", type=Path, metavar="FILE", required=True)
-    args = parser.parse_args()
-    journal = ResultJournal(JOURNAL, fingerprint())
-    if args.command == "play":
-        names = args.drivers or [name for name in drivers.SAFE if not drivers.probe(name)]
-        play(journal, names, time.monotonic() + args.seconds)
-        return 0
-    page, over = write_page(journal)
-    args.markdown.write_text(page)
-    print(page)
-    return int(over)
+    return run(__doc__, "misdeed", JOURNAL, (), play, write_page)
 
 
 def play(journal: ResultJournal, names: list[str], end: float) -> None:

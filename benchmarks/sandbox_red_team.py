@@ -10,13 +10,12 @@ broken: if its mean ROC AUC on the holdout differs from 0.5 by more than four st
 
 from __future__ import annotations
 
-import argparse
 import math
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.sandbox_journal import ResultJournal, fingerprint, user
+from benchmarks.sandbox_journal import USERS, ResultJournal, run, user
 from envsuite.envs.datascicoding import scoring
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
@@ -27,29 +26,13 @@ SEEDS = {0: 1, 1: 2}
 """tables per exploit, driver and user: version 0 has the paper's halves, version 1 a holdout"""
 ERRORS = 4.0
 """standard errors of chance beyond which an exploit counts as broken"""
-USERS = ("root", "ordinary")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    playing = commands.add_parser("play", help="play the attacks that the journal lacks")
-    playing.add_argument("drivers", nargs="*", help="default: every safe driver that works here")
-    playing.add_argument("--seconds", type=float, default=math.inf, help="start no attack after this time")
-    writing = commands.add_parser("page", help="write the page of results")
-    writing.add_argument("--markdown", type=Path, metavar="FILE", required=True)
-    args = parser.parse_args()
-    journal = ResultJournal(JOURNAL, fingerprint(Path(red_team.__file__)))
-    if args.command == "play":
-        names = args.drivers or [name for name in drivers.SAFE if not drivers.probe(name)]
-        return play(journal, names, time.monotonic() + args.seconds)
-    page, broken = write_page(journal)
-    args.markdown.write_text(page)
-    print(page)
-    return int(broken)
+    return run(__doc__, "attack", JOURNAL, (Path(red_team.__file__),), play, write_page)
 
 
-def play(journal: ResultJournal, names: list[str], end: float) -> int:
+def play(journal: ResultJournal, names: list[str], end: float) -> None:
     """Plays the attacks that are missing in the journal."""
     for driver in names:
         missing = [key for key in _keys(driver, user()) if key not in journal.results]
@@ -68,7 +51,6 @@ def play(journal: ResultJournal, names: list[str], end: float) -> int:
                     f"{driver}, v{version}, {exploit}: shown {result.shown:.3f}, counts {result.counts:.3f}", flush=True
                 )
         lease.close()
-    return 0
 
 
 def _keys(driver: str, name: str) -> list[tuple[str, str, str, int, int]]:

@@ -113,6 +113,8 @@ class AlfworldEnv(TextEnv):
         else:
             self._files = _official_files(vars(settings))
         self._stock: StockEngine | None = None
+        self._native: NativeEngine | None = None
+        self._subgoals: SubgoalTracker | None = None
         self._answer: EngineReply  # of the stock engine
         if settings.engine == "textworld":
             self._stock = StockEngine()
@@ -287,27 +289,27 @@ class AlfworldEnv(TextEnv):
         return solver.remaining(self._native.game, self._native.get_state())
 
     def get_state(self) -> SavedEpisode:
-        if getattr(self, "_native", None) is None and self._stock is None:
-            raise UsageError("There is no episode yet: reset to the state's seed first.")
-        if self._stock is not None or self._native is None or self._subgoals is None:
-            raise UsageError("The textworld engine cannot save a state: use engine=native.")
-        return SavedEpisode(
-            self._source.name, self._native.get_state(), self._subgoals.get_state(), self.turn, self._over
-        )
+        native, subgoals = self._state_of_episode("save")
+        return SavedEpisode(self._source.name, native.get_state(), subgoals.get_state(), self.turn, self._over)
 
     def set_state(self, state: SavedEpisode) -> None:
-        if getattr(self, "_native", None) is None and self._stock is None:
-            raise UsageError("There is no episode yet: reset to the state's seed first.")
-        if self._stock is not None or self._native is None or self._subgoals is None:
-            raise UsageError("The textworld engine cannot restore a state: use engine=native.")
+        native, subgoals = self._state_of_episode("restore")
         if state.name != self._source.name:
             raise UsageError(f"The state belongs to {state.name}, not to {self._source.name}: reset to its seed first.")
-        self._native.set_state(state.state)
-        self.won = self.success = self._native.won
-        self._subgoals.set_state(state.marks, self.won)
-        self.turn, self._over, self.progression = state.turn, state.over, self._subgoals.value
+        native.set_state(state.state)
+        self.won = self.success = native.won
+        subgoals.set_state(state.marks, self.won)
+        self.turn, self._over, self.progression = state.turn, state.over, subgoals.value
         self._batch.start_episode(self._index)  # the commands before the state are unknown
         self._partial_expert, self._start_state = None, state.state
+
+    def _state_of_episode(self, verb: str) -> tuple[NativeEngine, SubgoalTracker]:
+        """Returns what holds the state of the episode. Raises UsageError if there is none to save or restore."""
+        if self._native is None and self._stock is None:
+            raise UsageError("There is no episode yet: reset to the state's seed first.")
+        if self._stock is not None or self._native is None or self._subgoals is None:
+            raise UsageError(f"The textworld engine cannot {verb} a state: use engine=native.")
+        return self._native, self._subgoals
 
     def close(self) -> None:
         if self._stock is not None:
