@@ -308,7 +308,7 @@ class TextEnv(gym.Env[str, str], ABC):
 
         Raises UsageError for a snapshot of other settings.
         """
-        (name, settings), own, self._initial_remaining, state = snapshot
+        (name, settings), own, initial_remaining, state = snapshot
         here, expected = self._snapshot_key()
         if name != here:
             raise UsageError(f"The snapshot is of {name}, not of {here}: restore it in such an environment.")
@@ -316,6 +316,7 @@ class TextEnv(gym.Env[str, str], ABC):
             raise UsageError(
                 f"The snapshot is of other settings ({', '.join(changed)}): make an environment with these."
             )
+        self._initial_remaining = initial_remaining  # from here on, as a refused snapshot changes nothing
         self.episode_seed, self.attempt, self.turn, self.success, self.progression, self._over, self._potential = own
         self.set_state(state)
 
