@@ -34,6 +34,7 @@ from baselines.collection.actor import template
 from baselines.collection.ahead import RolloutAhead
 from baselines.collection.collector import Collected, Collector
 from baselines.collection.env_cache import EnvCache
+from baselines.collection.sampler import check_choice
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
@@ -78,6 +79,7 @@ class TrainingRun:
         checkpoint = folder / checkpoints.LATEST
         if checkpoint.exists() and not resume:
             raise UsageError(f"{folder} exists: continue it with --resume, remove it, or choose another --output-dir.")
+        check_choice(recipe)
         if recipe.async_level and collectives.size() > 1:
             raise UsageError(
                 f"async_level = {recipe.async_level} needs a single process: leave it out, or the launcher."

@@ -14,7 +14,8 @@ import numpy as np
 
 from baselines.recipe import Recipe
 from envsuite import registry
-from envsuite.errors import MissingData
+from envsuite.core import TextEnv
+from envsuite.errors import MissingData, MissingExtra, UsageError
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig
 from harness.types import Episode
@@ -27,6 +28,22 @@ class EvaluationGames(NamedTuple):
     seeds: Sequence[int]
     held_out: bool
     """True if none of them is trained on."""
+
+
+def check_choice(recipe: Recipe) -> None:
+    """Raises UsageError if the recipe chooses among commands that one of its tasks does not list.
+
+    Needs no game: `TextEnv.admissible` lists nothing, and such tasks do not replace it.
+    """
+    if not recipe.acting.scores_commands:
+        return
+    for task in (task for pattern in recipe.tasks for task in registry.tasks(pattern)):
+        with contextlib.suppress(MissingExtra):  # whoever plays will hear of it
+            if registry.env_class(task).admissible is TextEnv.admissible:
+                raise UsageError(
+                    f"acting.choose = {recipe.acting.choose!r} chooses among admissible commands, and {task.id} lists "
+                    "none: set acting.choose = 'free'."
+                )
 
 
 class GameSampler:
