@@ -35,6 +35,7 @@ from baselines.collection.ahead import RolloutAhead
 from baselines.collection.collector import Collected, Collector
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.sampler import check_choice
+from baselines.configs import PPO
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
@@ -203,7 +204,8 @@ class TrainingRun:
         asked = time.monotonic()
         staleness = int(self.ahead.pending)
         with self._saved_if_it_fails():
-            batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage)
+            factor = self._warm_up_factor()
+            batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage, factor)
         began = time.monotonic()
         outcomes = outcome_metrics(batch.ended)
         if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
@@ -213,7 +215,10 @@ class TrainingRun:
         if self._plays_ahead(spent):
             with contextlib.suppress(DataError):  # servers load nothing: the next batch waits for them, and says so
                 self.ahead.begin(self.update + 1, self.stage)
-        log = self._learn(batch)
+        log = self._learn(batch, factor)
+        for _ in range(self._further_passes(factor)):
+            self.update += 1
+            log = self._learn(batch, factor)
         self.update, self.spent = self.update + 1, spent
         self.collector.weights_changed()
         waited = {"staleness": staleness, "wait_seconds": round(began - asked, 3)} if self.recipe.async_level else {}
@@ -238,13 +243,27 @@ class TrainingRun:
         """Returns True if the next rollout may start before this update: neither an evaluation nor a
         checkpoint nor the end lies between."""
         following = self.update + 1
-        if not self.recipe.async_level or self._evaluates_after(following):
+        if not self.recipe.async_level or self._evaluates_after(following) or self._warm_up_factor() > 1:
             return False
         return following % self.recipe.save_every != 0 and not self._finished(following, spent)
 
-    def _learn(self, batch: Collected) -> dict[str, float]:
-        """Takes the algorithm's steps on a batch and returns numbers to log."""
-        recipe = self.recipe
+    def _warm_up_factor(self) -> int:
+        """Returns how many ordinary batches the next one is as large as: only the first warms up a critic."""
+        config = self.recipe.config
+        return config.critic_warmup_batch if isinstance(config, PPO) and self.update == 0 else 1
+
+    def _further_passes(self, factor: int) -> int:
+        """Returns how many passes over a warm-up's batch follow its first."""
+        config = self.recipe.config
+        return config.critic_warmup - 1 if isinstance(config, PPO) and factor > 1 else 0
+
+    def _learn(self, batch: Collected, factor: int = 1) -> dict[str, float]:
+        """Takes the algorithm's steps on a batch, `factor` times as large as ordinary ones, and returns
+        numbers to log."""
+        recipe, config, share = self.recipe, self.recipe.config, 1.0
+        if factor > 1 and isinstance(config, PPO):
+            share = config.critic_warmup_share
+            config = dataclasses.replace(config, minibatches=max(1, round(config.minibatches * factor * share)))
         assert self.optimisers is not None
         done = self.spent / recipe.budget if recipe.budget else self.update / max(1, recipe.updates)
         self.optimisers.set_rates(done, self.update)
@@ -252,11 +271,12 @@ class TrainingRun:
             self.model,
             self.optimisers,
             batch.learned,
-            recipe.config,
+            config,
             self.generator,
             batch.final_prompts,
             recipe.acting.temperature,
             self.update,
+            share,
             decoupled=self.recipe.async_level > 0,
         )
         try:

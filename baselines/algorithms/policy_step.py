@@ -85,8 +85,8 @@ def learn(inputs: UpdateInput[Any], batch: Batch, targets: Targets, train_actor:
     )
     count = len(batch.ids)
     for _ in range(config.epochs):
-        order = torch.randperm(count, generator=inputs.generator)
-        for rows in order.chunk(max(1, min(config.minibatches, count))):
+        order = torch.randperm(count, generator=inputs.generator)[: max(1, round(count * inputs.share))]
+        for rows in order.chunk(max(1, min(config.minibatches, len(order)))):
             _minibatch(step, rows, train_actor)
     if config.kl_coef:
         step.log["kl_coef"] = [inputs.optimisers.kl_coef]

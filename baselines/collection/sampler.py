@@ -58,14 +58,14 @@ class GameSampler:
         knobs = registry.overrides(task, dict(self.recipe.knobs))
         return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
 
-    def batch(self, update: int, stage: int) -> list[Episode]:
-        """Returns the episodes of an update: groups that play one game each, every attempt with its
-        own sampling seed."""
+    def batch(self, update: int, stage: int, factor: int = 1) -> list[Episode]:
+        """Returns the episodes of an update, or `factor` times as many: groups that play one game each,
+        every attempt with its own sampling seed."""
         recipe = self.recipe
         size = recipe.config.episodes_per_group
         rng = np.random.default_rng([recipe.seed, update])
         episodes = []
-        for group in range(recipe.episodes // size):
+        for group in range(factor * recipe.episodes // size):
             config, seed = self._draw(rng, stage)
             first = (update * recipe.episodes) + group * size
             episodes += [Episode(config.task, knobs_json(config.knobs), seed, first + k) for k in range(size)]

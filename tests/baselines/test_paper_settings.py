@@ -55,6 +55,35 @@ def test_the_first_token_of_a_reply_may_weigh_more_for_the_critic():
         hand.agree(hand.left_by(model.critic_parameters()), expected)
 
 
+def test_a_critic_is_warmed_up_by_passes_over_one_large_batch(tmp_path_factory, tmp_path):
+    """Only the critic learns from it, from a new part of its rows in each pass."""
+    torch = pytest.importorskip("torch")
+    from baselines.train import TrainingRun
+    from tests.baselines.test_training import made
+    from tests.baselines.test_training_scale import recipe as base
+
+    config = {"critic_warmup": 3, "critic_warmup_batch": 4, "critic_warmup_share": 0.5, "minibatches": 2}
+    table = base(made(tmp_path_factory, "xxs"), algorithm="dual_gae", turns=2, updates=4, save_every=10, config=config)
+    states = []
+
+    def watch(line):
+        if line["kind"] == "update":
+            states.append((line, run.model.state(), run.optimisers.critic.state()["state"][0]["step"].item()))
+
+    run = TrainingRun(recipes.parse(table), tmp_path / "run", display=watch)
+    before = run.model.state()
+    run.train()
+    (large, warm, steps), (ordinary, after, _) = states
+    assert (large["update"], ordinary["update"]) == (3, 4)
+    assert (large["env_steps"], ordinary["env_steps"]) == (4 * 2 * 8, 2 * 8)
+    assert steps == 3 * 4  # passes, times 2 minibatches * 4 batches * half of the rows
+    assert all(torch.equal(value, before["lm"][name]) for name, value in warm["lm"].items())
+    assert not all(torch.equal(value, before["critic"][name]) for name, value in warm["critic"].items())
+    assert not all(torch.equal(value, before["lm"][name]) for name, value in after["lm"].items())
+    with pytest.raises(UsageError, match=r"critic_warmup_batch = 4 needs passes over this batch"):
+        recipes.parse({**table, "config": {**config, "critic_warmup": 0}})
+
+
 def test_the_gigpo_recipe_has_the_numbers_of_the_public_one():
     """Those of verl-agent's script for ALFWorld and of verl's defaults, as docs/specs lists them."""
     recipe = recipes.load(recipes.find("alfworld-gigpo-3b"))
