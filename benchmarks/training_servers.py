@@ -40,8 +40,8 @@ ENVIRONMENT = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_SERVER_DEV_MODE
 TOLERANCE = 1e-3
 """Nats per token; both sides compute in float32."""
 Step = Callable[[ServerProcess, Path], dict[str, Any]]
-KILLED_AFTER = 1.5
-"""Seconds between the first update and the kill."""
+KILLED_AFTER = 1.0
+"""Seconds between the beginning of the second rollout and the kill."""
 
 
 def main() -> int:
@@ -107,15 +107,16 @@ def _recipe(url: str, sync: str, **changes: Any) -> recipes.Recipe:
         "acting": {"max_tokens": 6, "context": 512},
         "prompting": {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"},
         "generation": {"base_url": url, "sync": sync, "tolerance": TOLERANCE, "retries": 1},
-        "config": {"learning_rate": 1e-3 if lora else 1e-5, "group_size": 2, "kl_coef": 0.0, "clip_high": 0.28},
+        # Entropy has a gradient even where all rewards are equal, so that every update moves the weights.
+        "config": {"learning_rate": 1e-2 if lora else 1e-4, "group_size": 2, "kl_coef": 0.0, "entropy_coef": 0.1},
         **changes,
     }
     return recipes.parse(table)
 
 
-def _train(recipe: recipes.Recipe, folder: Path, after: Callable[[dict[str, Any]], None] = lambda line: None) -> Path:
-    """Trains, or continues where the folder holds a checkpoint; `after` receives each line of the log."""
-    TrainingRun(recipe, folder, resume=(folder / "checkpoint.pt").exists(), display=after).train()
+def _train(recipe: recipes.Recipe, folder: Path) -> Path:
+    """Trains, or continues where the folder holds a checkpoint."""
+    TrainingRun(recipe, folder, resume=(folder / "checkpoint.pt").exists()).train()
     return folder
 
 
@@ -163,14 +164,18 @@ def _stale(running: ServerProcess, work: Path) -> dict[str, Any]:
 
 def _killed(running: ServerProcess, work: Path) -> dict[str, Any]:
     began = time.monotonic()
+    recipe = _recipe(running.url, "lora", episodes=16, acting={"max_tokens": 32, "context": 512})
+    run = TrainingRun(recipe, work)
+    play = run.collector.collect_with
 
-    def kill(line: dict[str, Any]) -> None:
-        if line["kind"] == "update" and line["update"] == 1:
+    def play_and_kill(*arguments: Any) -> Any:
+        if run.update == 1:
             threading.Timer(KILLED_AFTER, running.crash).start()
+        return play(*arguments)
 
-    recipe = _recipe(running.url, "lora", episodes=16)
+    run.collector.collect_with = play_and_kill  # type: ignore[method-assign]
     try:
-        _train(recipe, work, kill)
+        run.train()
     except DataError as error:
         message = str(error).replace(running.url, "http://SERVER/v1")
     else:
