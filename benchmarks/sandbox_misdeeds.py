@@ -60,6 +60,14 @@ MISDEEDS = {
         f"                except ChildProcessError: pass\n                continue\n            {BURN}\n"
         "try: os.nice(19)\nexcept OSError: pass\nwhile True: pass"
     ),
+    "children whose time nobody collects": (
+        "import ctypes, os, time\nclass Action(ctypes.Structure):\n"
+        "    _fields_ = [('handler', ctypes.c_void_p), ('mask', ctypes.c_ulong * 16), ('flags', ctypes.c_int)]\n"
+        "ctypes.CDLL(None).sigaction(17, ctypes.byref(Action(flags=2)), None)  # SA_NOCLDWAIT\nfor _ in range(8):\n"
+        "    if os.fork() == 0:\n        while True:\n            if os.fork():\n"
+        f"                try: os.wait()\n                except ChildProcessError: pass\n                continue\n"
+        f"            {BURN}\ntry: os.nice(19)\nexcept OSError: pass\nwhile True: pass"
+    ),
     "its own output read before the sandbox does": (
         "import os, time\ntry: read = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)\n"
         "except OSError: raise SystemExit\nend = time.monotonic() + 0.5\nwhile time.monotonic() < end:\n"
