@@ -1,7 +1,7 @@
 """Kills by the host: tells a run that the machine ended from a run that failed by itself.
 
 When a machine runs out of memory, the kernel kills runs before anything else (`kernel.die_first`), even if they are
-below their own limit. Programs such as earlyoom do the same. That is a fault of the machine and not of the run. Two
+below their own limit. Programs such as systemd-oomd do the same. That is a fault of the machine and not of the run. Two
 things show it. The first process of a run dies from SIGKILL, although the run has made none of the calls by which it
 could bring that upon itself (`system_calls`). Or the kernel has counted a kill for want of memory in this control
 group, and the run has failed.
@@ -39,7 +39,8 @@ class KillCounter:
         self._file: IO[bytes] | None = None
         self._hits: IO[bytes] | None = None
         self._own = source == "container"
-        for path in CONTAINER_FILES if self._own else [source]:
+        paths: list[int | str | None] = [*CONTAINER_FILES] if self._own else [source]
+        for path in paths:
             with contextlib.suppress(OSError):
                 if path is not None and self._file is None:
                     self._file = open(path, "rb", buffering=0)  # noqa: SIM115  open as long as the sandbox

@@ -191,7 +191,7 @@ def seccomp(sockets: str, signals: bool, shared_user: bool = False, watches: boo
     """
     column, architecture = _MACHINES[platform.machine()]
     refused = [numbers[column] for numbers in _REFUSED.values()]
-    refused += [] if signals else [numbers[column] for *numbers, _ in _SENDERS.values()]
+    refused += [] if signals else [sender[column] for sender in _SENDERS.values()]
     program: list[Step] = [
         (_LOAD, 0, 0, 4),  # the architecture
         (_EQUAL, 1, 0, architecture),
@@ -202,9 +202,9 @@ def seccomp(sockets: str, signals: bool, shared_user: bool = False, watches: boo
     ]
     for number in refused:
         program += _when(number, _REFUSE)
-    for calls in _WATCHING.values() if not watches else ():
-        number = calls[column]
-        program += _when(number, _MISSING) if number is not None else []
+    watching = [] if watches else [calls[column] for calls in _WATCHING.values()]
+    for watch in watching:
+        program += _when(watch, _MISSING) if watch is not None else []
     program += _socket_steps(column, sockets)
     if shared_user or not signals:
         program += _refuse_values(_FCNTL_CALL[column], _SECOND_ARGUMENT, _SIGNAL_COMMANDS)
@@ -232,10 +232,10 @@ def _packed(program: Sequence[Step]) -> bytes:
 def _noted_steps(column: int, signals: bool) -> list[Step]:
     """Returns steps that hand over the calls by which a run can bring SIGKILL upon itself."""
     steps: list[Step] = []
-    for *numbers, position in _SENDERS.values() if signals else ():
-        steps += _note(numbers[column], (position, _KILL_SIGNAL))
-    for *calls, value in _SELF_KILLERS.values():
-        steps += _note(calls[column], value)
+    for sender in _SENDERS.values():
+        steps += _note(sender[column], (sender[2], _KILL_SIGNAL)) if signals else []
+    for killer in _SELF_KILLERS.values():
+        steps += _note(killer[1] if column else killer[0], killer[2])
     return steps
 
 
