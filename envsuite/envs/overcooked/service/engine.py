@@ -180,11 +180,14 @@ class Service:
     def perform(self, state: State, number: int) -> State:
         """Returns the state after a whole use of a station: walk, wait for the stove, use it, cut until it is cut."""
         layout, station = self.layout, self.layout.stations[number]
-        walk = layout.steps(number, state.cell) - 1
-        state = self.wait(state, walk, layout.end(number, state.cell))
-        if station.kind == STOVE and self._waits(state, station):
-            state = self.wait(state, self.rules.cooking - state.work[station.slot])
-        state = self.wait(self.use(state, station), 1)
+        cell, hand, slots, work, served, time = state
+        steps, end = layout.ways[number].steps[cell], layout.end(number, cell)
+        if station.kind == STOVE:
+            state = self.wait(state, steps - 1, end)
+            if self._waits(state, station):
+                state = self.wait(state, self.rules.cooking - state.work[station.slot])
+            return self.wait(self.use(state, station), 1)
+        state = self.use(State(end, hand, slots, work, served, time), station)
         while self.goes_on(state, number):
-            state = self.wait(self.use(state, station), 1)
-        return state
+            state, steps = self.use(state, station), steps + 1
+        return self.wait(state, steps)

@@ -62,6 +62,9 @@ class ServiceEnv(TextEnv):
     )  # fmt: skip
     levels = LEVELS_V1
     experts: ClassVar[tuple[str, ...]] = ("", "greedy")
+    absent_knobs: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("cooks", "partner"), "Several cooks play version 0: name it, for example Overcooked-medium-v0."
+    )
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
 
     service: Service
@@ -139,15 +142,15 @@ class ServiceEnv(TextEnv):
         if number < 0:
             self.state = service.step(self.state, STAY)
             return ("", True) if words == "wait" else (self._unknown(), False)
-        station, news, valid, over = service.layout.stations[number], "", False, False
+        station, news, changed, over = service.layout.stations[number], "", False, False
         while not over and service.expired(self.state) < 0:
             before, direction = self.state, service.direction(self.state, number)
             self.state = service.step(before, direction)
             if before.cell + service.layout.kitchen.delta[direction] == station.cell:
                 used = service.use(before, station)
-                news, valid = text.event(service, before, used, station), valid or used != before
+                news, changed = text.event(service, before, used, station), changed or used != before
                 over = not service.goes_on(self.state, number)
-        return news, valid
+        return news, changed or not over
 
     def _unknown(self) -> str:
         known = "north, east, south, west" if self.settings.control == "primitive" else '"use" with a station'

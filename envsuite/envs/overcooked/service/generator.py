@@ -19,8 +19,8 @@ from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import search
 from envsuite.errors import UsageError
 
-EFFORT = 400  # states that the planner expands before a kitchen is given up
-MAX_DRAWS = 2000  # kitchens drawn before the settings are rejected
+EFFORT = 150  # states that the planner expands before a kitchen is given up
+MAX_DRAWS = 5000  # kitchens drawn before the settings are rejected
 TENTHS = {"test": range(1), "valid": range(1, 2), "train": range(2, 10)}
 """Tenths of the structures in each split."""
 

@@ -13,8 +13,8 @@ from envsuite.envs.overcooked.service.cooks import greedy_use
 from envsuite.envs.overcooked.service.engine import NEVER, Service, State
 from envsuite.envs.overcooked.service.outlook import Outlook
 
-GREED = 1.5  # weight of the estimated remaining steps against the elapsed ones
-EFFORT = 1000  # states expanded from a state off the plan
+GREED = 3.0  # weight of the estimated remaining steps against the elapsed ones
+EFFORT = 500  # states expanded from a state off the plan
 
 
 class Follower:
