@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsuite import registry
-from envsuite.envs.overcooked.service.cooks import play_greedy, play_script, scripts
+from envsuite.envs.overcooked.service.cooks import play_greedy, scripts, serving_times
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
     BURNT,
@@ -20,7 +20,7 @@ from envsuite.envs.overcooked.service.engine import (
     Rules,
     Service,
 )
-from envsuite.envs.overcooked.service.generator import TENTHS, serving_times, split_of, split_of_seed
+from envsuite.envs.overcooked.service.generator import TENTHS, split_of, split_of_seed
 from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout, structure
 from envsuite.errors import BadKnob, UsageError
 
@@ -87,14 +87,14 @@ def test_a_whole_use_equals_its_single_steps(moves):
     state = service.start()
     for move in moves:
         number = move % len(service.layout.stations)
-        whole = service.perform(state, number)
+        performed = service.perform(state, number)
         over = False
         while not over:
             direction = service.direction(state, number)
             here = state.cell + service.layout.kitchen.delta[direction]
             state = service.step(state, direction)
             over = here == service.layout.stations[number].cell and not service.goes_on(state, number)
-        assert state == whole
+        assert state == performed
 
 
 @settings(max_examples=60, deadline=None)
@@ -125,8 +125,8 @@ def test_a_kept_kitchen_is_won_by_its_plan_and_by_no_greedy_cook_and_no_script(l
     for seed in (0, 1, 10_000, 10_001):
         env.reset(seed=seed)
         service, deadlines = env.service, [order.deadline for order in env.service.orders]
-        assert all(time <= end for time, end in zip(serving_times(service, env._plan), deadlines, strict=True))
-        for times in (play_greedy(service), *(play_script(service, uses) for uses in scripts(service))):
+        assert all(time <= end for time, end in zip(serving_times(service, env.plan), deadlines, strict=True))
+        for times in (play_greedy(service), *(serving_times(service, uses) for uses in scripts(service))):
             assert any(time > end for time, end in zip(times, deadlines, strict=True))
 
 
@@ -164,7 +164,7 @@ def test_the_levels_differ_in_plan_lengths():
         plans = []
         for seed in range(6):
             env.reset(seed=seed)
-            plans.append(max(serving_times(env.service, env._plan)))
+            plans.append(max(serving_times(env.service, env.plan)))
         assert len(set(plans)) > 2
         lengths.append(np.mean(plans))
     assert all(shorter < longer for shorter, longer in pairwise(lengths))
@@ -195,6 +195,20 @@ def test_the_seeds_of_a_split_draw_structures_of_this_split_alone():
 # ---- the environment -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("player", ["", "greedy"])
+def test_scripted_cooks_know_what_to_do_in_every_state(player):
+    env = registry.build("Overcooked-hard-v1", counters=1, slack=0.5, control="station")
+    rng = np.random.default_rng(4)
+    for seed in (10_000,) if player == "" else (10_001, 10_002, 10_003):
+        _, info = env.reset(seed=seed)
+        over = False
+        while not over:
+            assert env.expert(player) in [*env._uses, "wait"]
+            command = rng.choice(info["admissible_commands"][:-1] or ["wait"])
+            _, _, terminated, truncated, info = env.step(str(command))
+            over = terminated or truncated
+
+
 def test_a_missed_deadline_ends_the_game():
     env = registry.build("Overcooked-easy-v1", reward_mode="dense")
     env.reset(seed=0)
@@ -203,7 +217,7 @@ def test_a_missed_deadline_ends_the_game():
         text, reward, over, truncated, info = env.step("wait")
         total += reward
     assert not truncated and info["stop_reason"] == "failed" and "has run out" in text
-    assert env.state.time == env.service.orders[0].deadline
+    assert env.state.time == min(order.deadline for order in env.service.orders)
     assert total == pytest.approx(-0.001 * env.state.time)
 
 

@@ -31,14 +31,14 @@ LEVELS: dict[str, dict[str, Any]] = {
     "hard": {**DRAWN, "recipe_size": 3, "size": 9, "foods": 5, "boards": 2, "bowls": 2, "walls": 0.15},
 }
 LEVELS_V1: dict[str, dict[str, Any]] = {
-    "easy": {"size": 6, "foods": 2, "orders": 1, "items": 2},
+    "easy": {"size": 6, "foods": 2, "orders": 2, "items": 1},
     "medium": {"size": 6, "foods": 2, "orders": 2, "items": 2},
     "hard": {"size": 7, "walls": 0.15, "foods": 3, "stoves": 2, "counters": 2, "orders": 3, "items": 2},
 }
 SUMMARIES_V1 = {
-    "easy": "one order in time, step by step, in a kitchen of 6x6 that no greedy cook and no blind script wins",
-    "medium": "two orders in time with one board, one stove and one counter, step by step, in a kitchen of 6x6",
-    "hard": "three orders in time with one board and two stoves, step by step, in a kitchen of 7x7",
+    "easy": "two orders of one food each, in time and step by step, in a generated kitchen of 6x6 with one stove",
+    "medium": "two orders of up to two foods, in time and step by step, in a generated kitchen of 6x6 with one stove",
+    "hard": "three orders of up to two foods, in time and step by step, in a generated kitchen of 7x7, two stoves",
 }
 SPLITS_V1 = {"train": range(10_000, 2**31), "valid": range(5_000, 6_000), "test": range(1_000)}
 """Seeds of version 1. A seed outside of `valid` and `test` draws a kitchen of `train`."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice, product
 
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
@@ -15,13 +16,14 @@ from envsuite.envs.overcooked.service.engine import (
     is_raw,
     is_ready,
 )
-from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout
+from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
 from envsuite.envs.overcooked.service.outlook import items_of
 
+MOST_SCRIPTS = 1000
 MOST_USES = 200  # uses after which a scripted cook counts as never serving
 
 Use = tuple[int, int]
-"""A use in a script: kind of station and its number from 0; for a crate the food."""
+"""A use of a station: its kind and its number from 0; for a crate the food."""
 
 
 def greedy_use(service: Service, state: State) -> int:
@@ -51,7 +53,7 @@ def _greedy_options(service: Service, state: State, dish: int) -> list[int]:
             for i, thing in enumerate(slots)
             if thing in missing or (boards <= i < boards + layout.stoves and thing in waiting)
         ]
-        return gather or free_of[COUNTER] or free_of[BOARD]
+        return gather or free_of[COUNTER] or free_of[BOARD] or kinds[BIN if hand > BOWL else RACK]
     if is_raw(hand):
         places = free_of[BOARD] if hand + CHOPPED in missing else []
         places = places + (free_of[STOVE] if hand + GRILLED in missing else [])
@@ -92,22 +94,33 @@ def _clearing(service: Service, state: State) -> list[int]:
     ]
 
 
-def scripts(service: Service) -> Iterator[list[Use]]:
-    """Yields scripts of uses for all orders that read nothing but the orders.
+def scripts(service: Service) -> Iterator[list[int]]:
+    """Yields scripts of stations for all orders that read nothing but the orders; at most MOST_SCRIPTS.
 
     They work in batches that fill boards and stoves, or one food at a time; with grilled foods first, or in the order's
-    sequence, or backwards.
+    sequence, or backwards. Each comes with every choice among the crates of a food, the racks and the hatches.
     """
+    layout, of_kind = service.layout, service.layout.of_kind
+    crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == food] for food in range(len(layout.foods))]
+    plans = list(_plans(service))
+    for choice in islice(product(*crates, of_kind[RACK], of_kind[HATCH]), MOST_SCRIPTS // len(plans)):
+        *crate, rack, hatch = choice
+        numbers = {**dict(enumerate(of_kind)), CRATE: crate, RACK: [rack], HATCH: [hatch]}
+        for uses in plans:
+            yield [numbers[kind][which] for kind, which in uses]
+
+
+def _plans(service: Service) -> Iterator[list[Use]]:
+    """Yields the scripts without their choice among equal stations."""
     layout = service.layout
     dishes = [items_of(order.dish) for order in service.orders]
     seen: list[list[list[int]]] = []
     for arrange in (lambda items: sorted(items, key=lambda i: -(i & 3)), list, lambda items: list(items)[::-1]):
         arranged = [arrange(items) for items in dishes]
-        if arranged in seen:
-            continue
-        seen.append(arranged)
-        yield [use for items in arranged for use in batch_script(items, layout.boards, layout.stoves)]
-        yield [use for items in arranged for use in single_script(items)]
+        if arranged not in seen:
+            seen.append(arranged)
+            yield [use for items in arranged for use in batch_script(items, layout.boards, layout.stoves)]
+            yield [use for items in arranged for use in single_script(items)]
 
 
 def batch_script(items: list[int], boards: int, stoves: int) -> list[Use]:
@@ -141,39 +154,28 @@ def single_script(items: list[int]) -> list[Use]:
     return [*uses, (COUNTER, 0), (HATCH, 0)]
 
 
-def number_of(layout: Layout, use: Use) -> int:
-    """Returns the station that a use in a script means."""
-    kind, which = use
-    numbers = layout.of_kind[kind]
-    if kind == CRATE:
-        return next(number for number in numbers if layout.stations[number].food == which)
-    return numbers[which]
-
-
-def play_script(service: Service, uses: list[Use]) -> list[int]:
-    """Plays a script. Returns the step at which each order was served, NEVER for the others."""
-    layout, state = service.layout, service.start()
-    times = [NEVER] * len(service.orders)
-    for use in uses:
-        state = _note(service, service.perform(state, number_of(layout, use)), state.served, times)
+def serving_times(service: Service, uses: Iterable[int]) -> list[int]:
+    """Returns the step at which each order is served by whole uses of stations, NEVER for the others."""
+    state, times = service.start(), [NEVER] * len(service.orders)
+    for number in uses:
+        after = service.perform(state, number)
+        for i in range(len(times)):
+            if (after.served & ~state.served) >> i & 1:
+                times[i] = after.time
+        state = after
     return times
 
 
 def play_greedy(service: Service) -> list[int]:
-    """Plays the greedy cook. Returns the step at which each order was served, NEVER for the others."""
-    state = service.start()
-    times = [NEVER] * len(service.orders)
-    for _ in range(MOST_USES):
-        if state.served == service.all:
-            break
-        after = service.perform(state, greedy_use(service, state))
-        state = _note(service, after, state.served, times)
-    return times
+    """Plays the greedy cook. Returns the step at which each order is served, NEVER for the others."""
 
+    def uses() -> Iterator[int]:
+        state = service.start()
+        for _ in range(MOST_USES):
+            if state.served == service.all:
+                break
+            number = greedy_use(service, state)
+            state = service.perform(state, number)
+            yield number
 
-def _note(service: Service, state: State, before: int, times: list[int]) -> State:
-    """Enters the orders that the last use served into `times`."""
-    for i in range(len(times)):
-        if (state.served & ~before) >> i & 1:
-            times[i] = state.time
-    return state
+    return serving_times(service, uses())

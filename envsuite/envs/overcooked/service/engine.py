@@ -89,7 +89,7 @@ class Service:
         return self.wait(state, 1)
 
     def wait(self, state: State, steps: int, cell: int = -1) -> State:
-        """Returns the state some steps later: food on stoves goes on cooking. `cell` moves the cook."""
+        """Returns the state some steps later, when food on stoves is older. `cell` moves the cook."""
         here, hand, slots, work, served, time = state
         for i in self._stoves:
             thing = slots[i]

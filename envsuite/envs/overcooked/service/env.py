@@ -22,9 +22,9 @@ from envsuite.core import TURNS_LEFT, TextEnv
 from envsuite.envs.overcooked.kitchen import FLOOR, STAY, all_foods
 from envsuite.envs.overcooked.menu import LEVELS_V1
 from envsuite.envs.overcooked.service import picture, text
-from envsuite.envs.overcooked.service.cooks import greedy_use, number_of, scripts
+from envsuite.envs.overcooked.service.cooks import greedy_use, scripts
 from envsuite.envs.overcooked.service.engine import BOWL, NOTHING, Rules, Service, State
-from envsuite.envs.overcooked.service.generator import Settings, draw_service
+from envsuite.envs.overcooked.service.generator import ServiceKnobs, draw_service
 from envsuite.envs.overcooked.service.layout import STOVE
 from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import Follower, planner
@@ -76,8 +76,8 @@ class ServiceEnv(TextEnv):
         if knobs.items > knobs.foods:
             raise UsageError(f"An order of {knobs.items} foods needs as many kinds, not {knobs.foods}: set foods.")
         self.rules = Rules(knobs.chops, knobs.cooking, knobs.burning)
-        shared = {name: getattr(knobs, name) for name in Settings._fields if name != "rules"}
-        self._draw_settings = Settings(rules=self.rules, **shared)
+        shared = {name: getattr(knobs, name) for name in ServiceKnobs._fields if name != "rules"}
+        self._drawn_with = ServiceKnobs(rules=self.rules, **shared)
         self.instructions = text.instructions(knobs.control, self.rules)
         self._seed = -1
 
@@ -89,7 +89,7 @@ class ServiceEnv(TextEnv):
 
     def _open(self, seed: int) -> None:
         """Sets everything that depends on the seed."""
-        self.service, self._plan = draw_service(self._draw_settings, seed)
+        self.service, self.plan = draw_service(self._drawn_with, seed)
         self.outlook = Outlook(self.service)
         self.state = self.service.start()
         self._total = max(1, self._estimate())
@@ -191,7 +191,7 @@ class ServiceEnv(TextEnv):
             self._cooks[kind] = (
                 Follower(service, lambda state: [greedy_use(service, state)])
                 if kind == "greedy"
-                else planner(service, self.outlook, self._plan)
+                else planner(service, self.outlook, self.plan)
             )
         direction, number = self._cooks[kind].next_step(self.state)
         if self.settings.control == "station":
@@ -205,9 +205,8 @@ class ServiceEnv(TextEnv):
         """
         if self.settings.control == "primitive":
             return MARCH
-        layout = self.service.layout
-        script = next(scripts(self.service))
-        return [f"use {layout.stations[number_of(layout, use)].name}" for use in script]
+        stations = self.service.layout.stations
+        return [f"use {stations[number].name}" for number in next(scripts(self.service))]
 
     def _estimate(self) -> int:
         return self.outlook.estimate(self.state, self.service.all)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 from envsuite.envs.overcooked.generator import draw_map
 from envsuite.envs.overcooked.kitchen import all_foods
 from envsuite.envs.overcooked.menu import SPLITS_V1
-from envsuite.envs.overcooked.service.cooks import play_greedy, play_script, scripts
+from envsuite.envs.overcooked.service.cooks import play_greedy, scripts, serving_times
 from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Order, Rules, Service
 from envsuite.envs.overcooked.service.layout import Layout, structure
 from envsuite.envs.overcooked.service.outlook import Outlook
@@ -25,14 +24,14 @@ TENTHS = {"test": range(1), "valid": range(1, 2), "train": range(2, 10)}
 """Tenths of the structures in each split."""
 
 
-class Game(NamedTuple):
+class DrawnService(NamedTuple):
     """A service, and the uses of stations that win it."""
 
     service: Service
     plan: tuple[int, ...]
 
 
-class Settings(NamedTuple):
+class ServiceKnobs(NamedTuple):
     """Knobs that decide what is drawn."""
 
     size: int
@@ -60,7 +59,7 @@ def split_of(rows: list[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def draw_service(settings: Settings, seed: int) -> Game:
+def draw_service(settings: ServiceKnobs, seed: int) -> DrawnService:
     """Draws the service of a seed. Raises UsageError if no kitchen in MAX_DRAWS draws is kept."""
     rng = np.random.default_rng([seed, 1, settings.size, settings.orders, settings.items])
     split = split_of_seed(seed)
@@ -87,11 +86,11 @@ def draw_service(settings: Settings, seed: int) -> Game:
     )
 
 
-def _stations(settings: Settings) -> int:
+def _stations(settings: ServiceKnobs) -> int:
     return 1 + (2 + settings.foods) * settings.copies + settings.boards + settings.stoves + settings.counters
 
 
-def draw_layout(rng: np.random.Generator, settings: Settings) -> tuple[list[str], tuple[int, int]] | None:
+def draw_layout(rng: np.random.Generator, settings: ServiceKnobs) -> tuple[list[str], tuple[int, int]] | None:
     """Draws a map and the start of the cook, or returns None if the drawn floor is too small."""
     letters = list(all_foods().values())
     kinds = [letters[i] for i in rng.permutation(len(letters))[: settings.foods].tolist()]
@@ -106,7 +105,7 @@ def draw_layout(rng: np.random.Generator, settings: Settings) -> tuple[list[str]
     return None if drawn is None else (drawn[0], drawn[1][0])
 
 
-def draw_dishes(rng: np.random.Generator, settings: Settings, foods: int) -> list[int]:
+def draw_dishes(rng: np.random.Generator, settings: ServiceKnobs, foods: int) -> list[int]:
     """Draws the dish of each order: up to `items` foods, each chopped or, with a stove, grilled."""
     dishes: list[int] = []
     while len(dishes) < settings.orders:
@@ -119,15 +118,14 @@ def draw_dishes(rng: np.random.Generator, settings: Settings, foods: int) -> lis
     return dishes
 
 
-def kept(layout: Layout, dishes: list[int], settings: Settings) -> Game | None:
+def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnService | None:
     """Returns the game with deadlines that the plan meets and scripted cooks miss, or None.
 
-    Each order may be served `slack` later than in the plan. A scripted cook that takes longer than the last deadline
-    misses one.
+    Each order may be served `slack` later than in the plan. A cook that takes longer than the last deadline misses one,
+    so the plan may take as long as the slack allows in comparison with the greedy cook.
     """
-    orders = [Order(dish) for dish in dishes]
-    service = Service(layout, orders, settings.rules)
-    fastest = min(map(max, [play_greedy(service), *(play_script(service, uses) for uses in scripts(service))]))
+    service = Service(layout, map(Order, dishes), settings.rules)
+    fastest = min(map(max, (play_greedy(service), serving_times(service, next(scripts(service))))))
     outlook = Outlook(service)
     start = service.start()
     limit = int((fastest - 1) / (1 + settings.slack)) if fastest < NEVER else NEVER
@@ -136,18 +134,12 @@ def kept(layout: Layout, dishes: list[int], settings: Settings) -> Game | None:
     plan = search(service, outlook, start, limit, EFFORT)
     if not plan:
         return None
-    times = serving_times(service, plan)
-    deadlines = [int(time * (1 + settings.slack)) for time in times]
-    return Game(Service(layout, map(Order, dishes, deadlines), settings.rules), tuple(plan))
+    deadlines = [int(time * (1 + settings.slack)) for time in serving_times(service, plan)]
+    if any(in_time(serving_times(service, uses), deadlines) for uses in scripts(service)):
+        return None
+    return DrawnService(Service(layout, map(Order, dishes, deadlines), settings.rules), tuple(plan))
 
 
-def serving_times(service: Service, uses: Iterable[int]) -> list[int]:
-    """Returns the step at which each order is served by whole uses of stations, NEVER for the others."""
-    state, times = service.start(), [NEVER] * len(service.orders)
-    for number in uses:
-        after = service.perform(state, number)
-        for i in range(len(times)):
-            if (after.served & ~state.served) >> i & 1:
-                times[i] = after.time
-        state = after
-    return times
+def in_time(times: list[int], deadlines: list[int]) -> bool:
+    """Returns True if every order is served by its deadline."""
+    return all(time <= deadline for time, deadline in zip(times, deadlines, strict=True))

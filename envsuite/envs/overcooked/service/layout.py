@@ -34,7 +34,7 @@ class Station(NamedTuple):
 
 
 class Layout:
-    """A kitchen without its orders. Stations are in a fixed order; those that hold things have slots 0, 1, ..."""
+    """A kitchen without its orders. Stations have a fixed order; boards, stoves and counters have slots 0, 1, ..."""
 
     def __init__(self, rows: Sequence[str], start: tuple[int, int]) -> None:
         """`rows` uses `#`, `.`, the symbols of GLYPHS and the letters of foods; `start` is (row, column)."""

@@ -60,7 +60,7 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
     heap: list[tuple[float, int, State, Any]] = [(0.0, 0, start, None)]
     seen = {start[:5]: start.time}
     limit += 1
-    found: Any = None
+    best: Any = None
     count = 0
     while heap and effort:
         _, _, state, path = heapq.heappop(heap)
@@ -75,7 +75,7 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
             if after.time >= min(limit, seen.get(key, NEVER)) or expired(after) >= 0:
                 continue
             if after.served == orders:
-                limit, found = after.time, (numbers, path)
+                limit, best = after.time, (numbers, path)
                 continue
             remaining = estimate(after, orders)
             if after.time + remaining < limit:
@@ -83,7 +83,7 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
                 count += 1
                 heapq.heappush(heap, (after.time + GREED * remaining, -count, after, (numbers, path)))
     uses: list[int] = []
-    while found is not None:
-        uses += found[0][::-1]
-        found = found[1]
+    while best is not None:
+        uses += best[0][::-1]
+        best = best[1]
     return uses[::-1]
