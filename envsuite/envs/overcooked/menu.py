@@ -54,7 +54,7 @@ def _register_all() -> None:
         Family(
             "overcooked",
             "Overcooked-tomato_lettuce_salad-v0",
-            "fetch, chop, fill a bowl and serve, by commands of several steps; 1 to 3 cooks",
+            "fetch, chop, fill bowls and serve: one order with 1 to 3 cooks, or several orders in time, step by step",
             requires="overcooked",
             paper="TWOSOME (Tan et al., 2024) and POAD (Wen et al., 2024)",
         )
