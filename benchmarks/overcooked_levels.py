@@ -1,6 +1,6 @@
 """Measures version 1 of Overcooked's levels: success of scripted players, plan lengths, resets, twins of the splits.
 
-    python -m benchmarks.overcooked_levels --games 200 --markdown benchmarks/overcooked_levels.md
+    python -m benchmarks.overcooked_levels --games 100 --markdown benchmarks/overcooked_levels.md
 
 The games are the first ones of the test split. Besides the environment's blind player, all its variants are
 played: arrangement of the foods, batches or single foods, numbers of crates, racks and hatches. The page
@@ -27,7 +27,7 @@ from harness.stats.intervals import success_interval
 
 LEVELS = ("easy", "medium", "hard")
 PLAYERS = ("random", "blind", "greedy", "expert")
-TWIN_GAMES = 200  # games of each split that are compared
+TWIN_GAMES = 100  # games of each split that are compared
 
 
 def wins(env: ServiceEnv, player: str, seed: int) -> bool:
@@ -135,7 +135,7 @@ def page(games: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--games", type=int, default=200)
+    parser.add_argument("--games", type=int, default=100)
     parser.add_argument("--markdown", type=Path, help="write the page to this file")
     options = parser.parse_args()
     text = page(options.games)
