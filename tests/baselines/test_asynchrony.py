@@ -194,10 +194,10 @@ def test_at_level_1_every_batch_is_played_by_the_weights_of_at_most_one_update_b
     seen = []
     learn = run._learn
 
-    def watched(batch):
+    def watched(batch, *factor):
         seen.append((batch, Model.load(run.recipe.model_config)))
         seen[-1][1].load_state(run.model.state())
-        return learn(batch)
+        return learn(batch, *factor)
 
     run._learn = watched
     run.train()
@@ -222,12 +222,12 @@ def test_a_run_at_level_1_that_is_stopped_and_resumed_takes_the_same_steps(folde
     broken = TrainingRun(recipes.parse(settings), tmp_path / "broken")
     learn = broken._learn
 
-    def dies(batch):
+    def dies(batch, *factor):
         if broken.update == 2:
             assert broken.ahead.pending
         if broken.update == 3:
             raise NonFiniteLoss("as if killed")
-        return learn(batch)
+        return learn(batch, *factor)
 
     broken._learn = dies
     with pytest.raises(NonFiniteLoss):
@@ -244,7 +244,7 @@ def test_an_error_in_an_update_ends_the_rollout_that_was_begun(folder, tmp_path,
     run = TrainingRun(recipes.parse({**table(folder, async_level=1), **changes}), tmp_path / "run")
     begun = []
 
-    def fails(batch):
+    def fails(batch, *factor):
         begun.append(run.ahead._batch)
         raise NonFiniteLoss("no step")
 
