@@ -124,7 +124,7 @@ def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnServ
     Each order may be served `slack` later than in the plan. A cook that takes longer than the last deadline misses one,
     so the plan may take as long as the slack allows in comparison with the greedy cook.
     """
-    service = Service(layout, map(Order, dishes), settings.rules)
+    service = Service(layout, [Order(dish) for dish in dishes], settings.rules)
     fastest = min(map(max, (play_greedy(service), serving_times(service, next(scripts(service))))))
     outlook = Outlook(service)
     start = service.start()
@@ -137,7 +137,8 @@ def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnServ
     deadlines = [int(time * (1 + settings.slack)) for time in serving_times(service, plan)]
     if any(in_time(serving_times(service, uses), deadlines) for uses in scripts(service)):
         return None
-    return DrawnService(Service(layout, map(Order, dishes, deadlines), settings.rules), tuple(plan))
+    orders = [Order(dish, deadline) for dish, deadline in zip(dishes, deadlines, strict=True)]
+    return DrawnService(Service(layout, orders, settings.rules), tuple(plan))
 
 
 def in_time(times: list[int], deadlines: list[int]) -> bool:
