@@ -201,7 +201,7 @@ class TrainingRun:
 
     def _step(self) -> None:
         """Plays one batch of episodes and learns from it."""
-        asked = time.monotonic()
+        started = time.monotonic()
         staleness = int(self.ahead.pending)
         with self._saved_if_it_fails():
             factor = self._warm_up_factor()
@@ -213,7 +213,9 @@ class TrainingRun:
         unfinished = len(batch.learned) - len(batch.ended)
         spent = self.spent + EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
         if self._plays_ahead(spent):
-            with contextlib.suppress(DataError):  # servers load nothing: the next batch waits for them, and says so
+            with contextlib.suppress(
+                DataError
+            ):  # servers load nothing: the next batch is not played ahead and reports it
                 self.ahead.begin(self.update + 1, self.stage)
         log = self._learn(batch, factor)
         for _ in range(self._further_passes(factor)):
@@ -221,7 +223,7 @@ class TrainingRun:
             log = self._learn(batch, factor)
         self.update, self.spent = self.update + 1, spent
         self.collector.weights_changed()
-        waited = {"staleness": staleness, "wait_seconds": round(began - asked, 3)} if self.recipe.async_level else {}
+        waited = {"staleness": staleness, "wait_seconds": round(began - started, 3)} if self.recipe.async_level else {}
         self.log.write(
             {
                 "kind": "update",

@@ -5,13 +5,14 @@
 
 SmolLM2-135M in float32 learns Market-v0 with GRPO, in steps:
 
+    reload         all weights, loaded before each rollout
+    stale          a run starts from the first weights, while the server holds the weights of another run
     lora           an adapter of rank 4, loaded before each rollout
     lora-ahead     the same, played ahead (async_level = 1)
-    reload         all weights, loaded before each rollout
-    stale          a run starts from the first weights, while the server holds those that another run left
     killed         the server is killed in the second rollout; after a restart --resume ends the run
 
-The server is started once, and for `killed` anew. Finished steps are kept in --output and not run again.
+The server is started for all weights and again for adapters, which need the first weights below them. Finished steps
+are kept in --output and not run again.
 """
 
 from __future__ import annotations
@@ -53,11 +54,14 @@ def main() -> int:
     args.output.mkdir(parents=True, exist_ok=True)
     missing = [name for name in args.steps or STEPS if not (args.output / f"{name}.json").exists()]
     log = args.output / "vllm.log"
-    log.unlink(missing_ok=True)
-    running = _started(log) if missing else None
+    running: ServerProcess | None = None
     try:
-        for name in missing:
-            assert running is not None
+        for place, name in enumerate(missing):
+            if running is None or (name in ADAPTERS and missing[place - 1] not in ADAPTERS):
+                if running is not None:
+                    running.stop()
+                log.unlink(missing_ok=True)
+                running = _started(log)
             _say(name)
             work = args.output / name
             shutil.rmtree(work, ignore_errors=True)
@@ -73,7 +77,7 @@ def main() -> int:
     finished = {name: json.loads(path.read_text()) for name in STEPS if (path := args.output / f"{name}.json").exists()}
     page = _page(finished)
     print(page)
-    if args.markdown and len(finished) == len(STEPS):
+    if args.markdown:
         args.markdown.write_text(page)
     return 0
 
@@ -189,13 +193,13 @@ def _killed(running: ServerProcess, work: Path) -> dict[str, Any]:
 
 
 STEPS: dict[str, Step] = {
+    "reload": _hands_over("reload"),
+    "stale": _stale,
     "lora": _hands_over("lora"),
     "lora-ahead": _hands_over("lora", async_level=1, updates=3),
     "killed": _killed,
-    "reload": _hands_over("reload"),
-    "stale": _stale,
 }
-"""The steps; with an adapter first, because the others change the weights below it."""
+ADAPTERS = ("lora", "lora-ahead", "killed")
 
 
 def _page(steps: dict[str, dict[str, Any]]) -> str:
@@ -205,6 +209,7 @@ def _page(steps: dict[str, dict[str, Any]]) -> str:
         for name, s in steps.items()
         if "updates" in s
     ]
+    missing = [name for name in STEPS if name not in steps]
     messages = [f"- **{name}**: {s['message']}" for name, s in steps.items() if "message" in s]
     return "\n".join(
         [
@@ -220,10 +225,8 @@ def _page(steps: dict[str, dict[str, Any]]) -> str:
             *rows,
             "",
             *_notes(steps),
-            "How runs with a stale and with a killed server end:",
-            "",
-            *messages,
-            "",
+            *(["How runs with a stale or a killed server end:", "", *messages, ""] if messages else []),
+            *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
         ]
     )
 

@@ -180,7 +180,7 @@ class Collector:
         return contextlib.nullcontext() if self.servers else self.model.gathered()
 
     @contextlib.contextmanager
-    def _unless_servers_are_lost(self, what: str) -> Iterator[None]:
+    def _unless_servers_are_lost(self, rollout_name: str) -> Iterator[None]:
         """Names the rollout that ended because no server answers, and returns the streams to where
         they were before any rollout that failed."""
         streams = [copy.copy(stream) for stream in self.streams]
@@ -191,7 +191,7 @@ class Collector:
             if self.servers is None or self.servers.answering():
                 raise
             raise DataError(
-                f"{what}: no server answers any more, and what was played of it counts for nothing: start a server and "
+                f"{rollout_name}: no server answers any more, and its episodes count for nothing: start a server and "
                 f"continue with --resume. ({error})"
             ) from error
 
@@ -207,8 +207,7 @@ class Collector:
             self.servers.stale = True
 
     def server_gap(self, actor: Actor, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
-        """Returns for the log how far the servers' log-probs are from those of the weights that they
-        should hold; {} without servers."""
+        """Returns for the log how far the servers' log-probs are from the actor's; {} without servers."""
         if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
         return {"server_gap": server_gap(self.recipe, actor.model, runs, temperature)}

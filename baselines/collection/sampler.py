@@ -38,7 +38,7 @@ def check_choice(recipe: Recipe) -> None:
     if not recipe.acting.scores_commands:
         return
     for task in (task for pattern in recipe.tasks for task in registry.tasks(pattern)):
-        with contextlib.suppress(MissingExtra):  # whoever plays will hear of it
+        with contextlib.suppress(MissingExtra):  # the run itself reports it
             if registry.env_class(task).admissible is TextEnv.admissible:
                 raise UsageError(
                     f"acting.choose = {recipe.acting.choose!r} chooses among admissible commands, and {task.id} lists "
