@@ -30,6 +30,7 @@ from baselines.distributed import collectives
 from baselines.logging import checkpoints
 from baselines.microbatch import evaluate
 from baselines.networks.model import Model
+from baselines.networks.snapshot import Snapshot
 from baselines.recipe import Recipe
 from envsuite.errors import DataError, MissingExtra, UsageError
 from envsuite.escaping import public_url
@@ -97,7 +98,7 @@ class Servers:
         collectives.wait()
         self.stale = False
 
-    def check(self, model: Model, runs: Sequence[Trajectory], temperature: float) -> float:
+    def check(self, model: Model | Snapshot, runs: Sequence[Trajectory], temperature: float) -> float:
         """Returns the mean difference between the servers' and the trainer's log-probs, in nats per
         token.
 
