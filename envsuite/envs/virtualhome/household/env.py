@@ -23,9 +23,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from envsuite.core import TextEnv
+from envsuite.envs.virtualhome.generator import SPLITS
 from envsuite.envs.virtualhome.household.blind import blind_commands
+from envsuite.envs.virtualhome.household.classes import DrawSettings
 from envsuite.envs.virtualhome.household.game import HouseholdGame
-from envsuite.envs.virtualhome.household.generator import SPLITS, DrawSettings, draw_home
+from envsuite.envs.virtualhome.household.generator import draw_home
 from envsuite.envs.virtualhome.household.text import HOUSEHOLD_TOOLS
 from envsuite.envs.virtualhome.household.vocabulary import goal_classes
 from envsuite.envs.virtualhome.menu import HOUSEHOLD_LEVELS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from envsuite.envs.virtualhome.household.draft import DrawnHome
 from envsuite.envs.virtualhome.household.goals import SECOND_CHOICE, OrderedTracker
-from envsuite.envs.virtualhome.household.generator import DrawnHome
 from envsuite.envs.virtualhome.household.partial import SearchingExpert
 from envsuite.envs.virtualhome.household.planner import OrderedPlanner
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine

@@ -123,10 +123,7 @@ class OrderedTracker:
 
     def holds(self, s: HomeState, part: int) -> bool:
         """Returns True if all conditions of a part hold."""
-        for test in self._requirements[part]:
-            if not test(s):
-                return False
-        return True
+        return all(test(s) for test in self._requirements[part])
 
     def better(self, s: HomeState, part: int) -> bool | None:
         """Returns True if the better option of a part's preference holds; None without a preference."""
@@ -164,8 +161,8 @@ class OrderedTracker:
     def _preference(self, part: Part) -> Test | None:
         for requirement in part:
             if isinstance(requirement, Choice) and requirement.ranked:
-                if all(c.x in self.engine.home.bit for c in requirement.options[0]):
-                    return self._option(requirement.options[0])
+                known = all(c.x in self.engine.home.bit for c in requirement.options[0])
+                return self._option(requirement.options[0]) if known else None
         return None
 
     def _milestone_tests(self, part: Part) -> list[Test]:

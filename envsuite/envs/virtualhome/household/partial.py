@@ -145,14 +145,18 @@ class SearchingExpert:
             return HomeAction(STANDUP)
         home = self.engine.home
         items = sorted({c.x for c in conditions(part) if c.x in home.things and home.things[c.x].movable})
+        if s.right and s.left:  # searching needs a free hand for doors
+            useful = {home.bit[key] for key in items}
+            return self._put_down(s, s.left if s.right in useful else s.right, part)
         if not (s.right or s.left):
             for key in items:
                 moved = any(c.x == key and c.kind != "absent" for c in conditions(part))
                 if moved and self._knows(key) and self._room_of(s, home.bit[key]) == s.room:
                     return self._towards(s, home.bit[key], GRAB)
         weight, target = self._best_target(part, s, [key for key in items if not self._knows(key)])
-        if weight <= ANYWHERE * len(items) and (ways := self._known_ways(part, s, second_choice=True)):
-            if self._plan(ways, s, number):
+        if weight <= ANYWHERE * len(items):
+            ways = self._known_ways(part, s, second_choice=True)
+            if ways and self._plan(ways, s, number):
                 return self._planned[s, number]
         if not target:
             return None
@@ -206,13 +210,14 @@ class SearchingExpert:
         if home.root[place] != s.near:
             return HomeAction(WALK, place)
         if place & home.door & ~s.open:
-            return HomeAction(OPEN, place) if not (s.right and s.left) else self._put_down(s)
+            return HomeAction(OPEN, place)
         return HomeAction(verb, target)
 
-    def _put_down(self, s: HomeState) -> HomeAction | None:
-        """Returns the next command towards putting down what the right hand holds."""
+    def _put_down(self, s: HomeState, item: int, part: Part) -> HomeAction:
+        """Returns the next command towards putting an object down in the known part of the home."""
         home = self.engine.home
-        places = [bit for room in self._rooms for bit in home.bits(home.fixed_in[room])]
+        bare = sum(home.bit[c.x] for c in conditions(part) if c.kind == "bare")
+        places = [bit for room in self._rooms for bit in home.bits(home.fixed_in[room] & ~bare)]
         fitting = [bit for bit in places if bit & home.surface or bit & home.container & (s.open | ~home.door)]
         if not fitting:
             return HomeAction(WALK, next(room for room in home.room_bits if room not in self._rooms))
@@ -221,4 +226,4 @@ class SearchingExpert:
             return HomeAction(WALK, home.room_of[place])
         if home.root[place] != s.near:
             return HomeAction(WALK, place)
-        return HomeAction(PUTBACK if place & home.surface else PUTIN, s.right, place)
+        return HomeAction(PUTBACK if place & home.surface else PUTIN, item, place)

@@ -191,7 +191,7 @@ class ShortNarrator:
         if verb == "look":
             return self.everything(s)
         sentence = _RESULTS[verb].format(x=nouns.get(x, ""), y=nouns.get(y, ""))
-        if verb == GRAB or verb == PUTIN or verb == PUTBACK:
+        if verb in (GRAB, PUTIN, PUTBACK):
             return f"{sentence} {self.hands(s)}"
         return sentence
 

@@ -29,6 +29,18 @@ def needs_objects(name: str) -> int:
     return number + (spec.get("count", 1) if "kind" in spec else 0)
 
 
+@cache
+def uses_device(name: str) -> bool:
+    """Returns True if a goal class mentions an appliance, a lamp or a screen, which the unseen ones can replace."""
+    kinds = {kind for key in unseen_furniture() for kind in _device_kinds(key)}
+    return any(kind in kinds for kind in vocabulary()["goals"][name].get("slots", {}).values())
+
+
+def _device_kinds(furniture: str) -> list[str]:
+    spec = furniture_spec(furniture)
+    return [*spec.get("tags", ()), *([spec["process"]] if "process" in spec else [])]
+
+
 def noun_of(item: str) -> str:
     """Returns the noun of an object, which is called by a modifier and a noun."""
     return item.partition(" ")[2]

@@ -15,7 +15,8 @@ class Condition(NamedTuple):
     """Required fact about things, given by their keys.
 
     Kinds: `on x y`, `in x y`, `open x`, `closed x`, `running x`, `off x`, `mark x process`, `seated x`, `held x`,
-    `room x`, `served x y` (in a hand or on y), `absent x y` (neither on nor in y), `bare x y` (nothing but y on or in x).
+    `room x`, `served x y` (in a hand or on y), `absent x y` (neither on nor in y),
+    `bare x y` (nothing on or in x but y).
     """
 
     kind: str
@@ -64,8 +65,7 @@ def predicate(engine: FixedEngine, condition: Condition) -> Predicate:
         return tests[kind]
     tests = {
         "bare": lambda s: all(
-            bit == y or not (on | inside) & x
-            for bit, on, inside in zip(home.movable_bits, s.on, s.inside, strict=True)
+            bit == y or not (on | inside) & x for bit, on, inside in zip(home.movable_bits, s.on, s.inside, strict=True)
         ),
         "open": lambda s: s.open & x > 0,
         "closed": lambda s: not s.open & x,

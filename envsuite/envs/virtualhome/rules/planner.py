@@ -8,7 +8,7 @@ the things that contain them, and one surface per room to free a hand, since all
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -20,6 +20,10 @@ from envsuite.envs.virtualhome.rules.home import Home, Thing
 from envsuite.envs.virtualhome.rules.lower_bound import NEVER, LowerBound
 
 Node = tuple[HomeState, int]
+
+
+class SearchTooLong(Exception):
+    """Raised when a search with a budget has visited more states than that."""
 
 
 class HouseholdPlanner:
@@ -67,12 +71,16 @@ class HouseholdPlanner:
         put_down = home.surface | home.container & ~home.door  # places to put something down on the way
         for bit in home.bits(places):
             places |= home.root[bit] | home.at_root[home.root[bit]] & put_down
-        for room in home.room_bits:
+        for room in self._rooms_to_put_down(s, places, goal):
             surfaces = home.fixed_in[room] & home.surface & home.target
             if not surfaces & places:
                 unused = surfaces & -surfaces
                 places |= unused | home.root.get(unused, 0)
         return frozenset(keys.union(home.keys(places)))
+
+    def _rooms_to_put_down(self, s: HomeState, places: int, goal: HouseholdGoal) -> Iterable[int]:
+        """Returns the rooms in which a plan may need a surface to free a hand; `places` are the relevant things."""
+        return self.engine.home.room_bits
 
 
 class _Reduced:
@@ -109,10 +117,13 @@ class _Reduced:
             raise AssertionError(f"no plan to {self.tracker.goal.text!r}")
         return plan
 
-    def plan_below(self, s: HomeState, stage: int, limit: int) -> list[HomeAction] | None:
-        """Returns such a plan if it has fewer than `limit` commands; None otherwise, or without a plan."""
+    def plan_below(self, s: HomeState, stage: int, limit: int, budget: int = NEVER) -> list[HomeAction] | None:
+        """Returns such a plan if it has fewer than `limit` commands; None otherwise, or without a plan.
+
+        Raises SearchTooLong after `budget` states; `visited` is the number of states of the last search.
+        """
         reduced, names = self._project(s)
-        plan = self._search(reduced, stage, limit)
+        plan = self._search(reduced, stage, limit, budget)
         if plan is None:
             return None
         return [HomeAction(a.verb, names.get(a.x, 0), names.get(a.y, 0)) for a in plan]
@@ -153,13 +164,14 @@ class _Reduced:
             mapped |= self.bits.get(bit, 0)
         return mapped
 
-    def _search(self, start: HomeState, stage: int, limit: int) -> list[HomeAction] | None:
+    def _search(self, start: HomeState, stage: int, limit: int, budget: int) -> list[HomeAction] | None:
         tracker, apply, bound = self.tracker, self.engine.apply, self.bound
         last, tie = tracker.last, count()
         first = start, tracker.advance(start, stage)
         cost = {first: 0}
         parents: dict[Node, tuple[Node, HomeAction]] = {}
         frontier = [(bound(*first), 0, next(tie), first)]
+        self.visited = 0
         while frontier:
             estimate, negative, _, node = heapq.heappop(frontier)
             if estimate >= limit:
@@ -169,6 +181,9 @@ class _Reduced:
                 return _path_to(parents, node)
             if -negative > cost[node]:
                 continue
+            self.visited += 1
+            if self.visited > budget:
+                raise SearchTooLong
             next_cost = 1 - negative
             for action in self._moves(s):
                 next_state, _ = apply(s, action)
