@@ -13,7 +13,7 @@ Rooms, furniture, two hands and appliances are those of `mode=fixed` (`virtualho
 
 **Rewards.** `sparse` pays 1 for the command that completes the task. `dense` pays milestones (a thing in hand, in its
 appliance, treated, in place; a switch; the end of a part), each once and 1 in total. The second of two preferences
-completes the task, too, and earns half of its part. `shaped` uses the exact planner, which meets all preferences.
+completes the task, too, and earns half of its part. `shaped` uses the planner, which meets all preferences.
 """
 
 from __future__ import annotations
