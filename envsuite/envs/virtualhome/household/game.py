@@ -41,7 +41,8 @@ class HouseholdGame:
     def begin(self) -> str:
         """Restores the initial state and returns its text."""
         self.state = self.engine.start
-        self.part, self.earned, self.preferences = 0, 0.0, ()
+        self.part, self.earned = 0, 0.0
+        self.preferences: tuple[bool, ...] = ()
         self.reached = self.tracker.reached(self.state, 0, 0)
         self.history: list[tuple[HomeState, int]] = [(self.state, 0)]
         self._expert: SearchingExpert | None = None

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import NamedTuple
 
 from envsuite.envs.virtualhome.rules.engine import HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Stage, milestones, predicate
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """Requires that `count` of the `options` hold, each a conjunction; `ranked`: the first option is worth more."""
 
     count: int
