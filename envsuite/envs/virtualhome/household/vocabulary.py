@@ -22,6 +22,7 @@ def goal_classes(unseen: bool | None = None) -> tuple[str, ...]:
     return tuple(name for name, spec in classes if unseen is None or spec.get("unseen", False) == unseen)
 
 
+@cache
 def needs_objects(name: str) -> int:
     """Returns the number of loose objects that a goal of a class needs in the home."""
     spec = vocabulary()["goals"][name]
