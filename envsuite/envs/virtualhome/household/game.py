@@ -27,7 +27,7 @@ class HouseholdGame:
         self.full_view = full_view
         self._narrator = ShortNarrator(self.engine)
         self._list_offers = Offers(self.engine)
-        # Walking changes nothing but the room, so that most parts need not be checked after it.
+        # Walking changes nothing but the room, so most parts are not checked after it.
         self._room_matters = [any(c.kind == "room" for c in conditions(part)) for part in drawn.goal.parts]
         self.begin()
 
