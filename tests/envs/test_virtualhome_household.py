@@ -227,7 +227,7 @@ def test_no_game_ends_within_four_commands(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_splits_share_no_home_no_sentence_and_no_structure(level):
-    found = {"train": set(), "test": set(), "valid": set()}
+    structures = {"train": set(), "test": set(), "valid": set()}
     sentences = {"train": set(), "test": set(), "valid": set()}
     for start, number in ((0, 15), (TEST, 6), (2 * TEST, 3)):
         for seed in range(start, start + number):
@@ -236,11 +236,11 @@ def test_splits_share_no_home_no_sentence_and_no_structure(level):
             form = structure(drawn.goal, drawn.home.start, drawn.home.things)
             assert split_of(form) == split
             assert layout(drawn.plan, settings_of(level).rooms, "train").split == split
-            found[split].add(form)
+            structures[split].add(form)
             text = drawn.goal.text.lower().removeprefix("first ")
             sentences[split].update(text.rstrip(".").split(". then "))
             assert all(split_of(sentence) == split for sentence in text.rstrip(".").split(". then "))
-    for kinds in (found, sentences):
+    for kinds in (structures, sentences):
         assert kinds["train"].isdisjoint(kinds["test"]) and kinds["train"].isdisjoint(kinds["valid"])
         assert kinds["test"].isdisjoint(kinds["valid"])
 
@@ -412,7 +412,7 @@ def moved(values, new, indices):
 
 
 def small_home(drawn):
-    """The same game in a home with only the furniture that the goal mentions, or where its objects start."""
+    """Returns the game in a home with only the furniture that the goal mentions or where its objects start."""
     things, goal = drawn.home.things, drawn.goal
     keys = {key for part in goal.parts for c in conditions(part) for key in (c.x, c.y) if key in things}
     processes = {c.y for part in goal.parts for c in conditions(part) if c.kind == "mark"}
