@@ -1,5 +1,6 @@
 """VirtualHome, version 1 of drawn homes: ordered goals, splits, common sense, players and texts."""
 
+import dataclasses
 import random
 import re
 from collections import deque
@@ -167,7 +168,9 @@ def test_the_second_of_two_preferences_ends_the_task_and_earns_half_of_its_part(
         if not better:  # plan for the second option as if it were the first
             (choice,) = game.goal.parts[0]
             twisted = HouseholdGame(game.drawn, nearsighted=True, full_view=False)
-            goal = type(game.goal)(game.goal.text, ((choice._replace(options=choice.options[::-1]),),), ("prefer",))
+            goal = type(game.goal)(
+                game.goal.text, ((dataclasses.replace(choice, options=choice.options[::-1]),),), ("prefer",)
+            )
             twisted.tracker = OrderedTracker(twisted.engine, goal)
         while not over:
             command = env.expert() if better else twisted.plan()[1]
