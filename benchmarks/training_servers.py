@@ -222,9 +222,10 @@ def _notes(steps: dict[str, dict[str, Any]]) -> Sequence[str]:
     notes = []
     if "message" in steps.get("reload", {}):
         notes.append(
-            "`reload`: the server answered that the weights were loaded, and the comparison of log-probs found after the\n"
-            "first update that they were not. vLLM's log says `ParallelLMHead: Failed to load weights`. In this model the\n"
-            "output head shares the embedding's weights, which is the likely cause; `lora` is not affected."
+            "`reload`: the server answered that the weights were loaded, and the comparison of log-probs found\n"
+            "after the first update that they were not. vLLM's log says `ParallelLMHead: Failed to load weights`.\n"
+            "In this model the output head shares the embedding's weights, which is the likely cause; `lora` is not\n"
+            "affected."
         )
     if "updates" in steps.get("lora-ahead", {}):
         kl = ", ".join(f"{value:.1e}" for value in steps["lora-ahead"]["behaviour_kl"])
