@@ -206,24 +206,25 @@ class TrainingRun:
         with self._saved_if_it_fails():
             factor = self._warm_up_factor()
             batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage, factor)
-        began = time.monotonic()
+        waited_until = time.monotonic()
         outcomes = outcome_metrics(batch.ended)
         if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
             self.stage = min(self.stage + 1, len(self.collector.sampler.configs) - 1)
         unfinished = len(batch.learned) - len(batch.ended)
         spent = self.spent + EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
         if self._plays_ahead(spent):
-            with contextlib.suppress(
-                DataError
-            ):  # servers load nothing: the next batch is not played ahead and reports it
+            with contextlib.suppress(DataError):  # servers load nothing: the next rollout reports it
                 self.ahead.begin(self.update + 1, self.stage)
+        began = time.monotonic()
         log = self._learn(batch, factor)
         for _ in range(self._further_passes(factor)):
             self.update += 1
             log = self._learn(batch, factor)
         self.update, self.spent = self.update + 1, spent
         self.collector.weights_changed()
-        waited = {"staleness": staleness, "wait_seconds": round(began - started, 3)} if self.recipe.async_level else {}
+        waited: dict[str, float] = {}
+        if self.recipe.async_level:
+            waited = {"staleness": staleness, "wait_seconds": round(waited_until - started, 3)}
         self.log.write(
             {
                 "kind": "update",

@@ -4,8 +4,8 @@
     update      |   0   |   1   |       at most one update old
 
 A batch is only played ahead where neither an evaluation nor a checkpoint lies between, so that no
-rollout is in flight then. A checkpoint hence needs nothing of it, and a resumed run takes the same
-steps.
+rollout is in flight then. A checkpoint that was due hence needs nothing of it, and a run that is
+resumed from it takes the same steps.
 """
 
 from __future__ import annotations

@@ -88,17 +88,20 @@ class Collector:
             ]
             if not usable:
                 raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
-        learned = [
-            adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards) for run, first in usable
-        ]
-        batch = Collected(
-            played,
-            learned,
-            final_prompts=[actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable],
-            ended=[run for run, _ in usable if not self._continues(run)],
-        )
-        actor.close()  # the update needs the memory of the rollout
-        batch.server_gap = self.server_gap(actor, learned, self.recipe.acting.temperature)
+            learned = [
+                adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards)
+                for run, first in usable
+            ]
+            batch = Collected(
+                played,
+                learned,
+                final_prompts=[
+                    actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable
+                ],
+                ended=[run for run, _ in usable if not self._continues(run)],
+            )
+            actor.close()  # the update needs the memory of the rollout
+            batch.server_gap = self.server_gap(actor, learned, self.recipe.acting.temperature)
         batch.seconds = time.monotonic() - began
         return batch
 

@@ -10,6 +10,8 @@ import copy
 from collections import defaultdict
 from collections.abc import Sequence
 
+import torch
+
 from baselines.batch import collate
 from baselines.microbatch import evaluate
 from baselines.networks.model import Model
@@ -37,7 +39,7 @@ def server_gap(recipe: Recipe, model: Model | Snapshot, runs: Sequence[Trajector
     gaps = (own - batch.flat(batch.logprobs)).abs()
     for server in dict.fromkeys(server for server, _ in sample):
         numbers = [number for number, (name, _) in enumerate(sample) if name == server]
-        of_server = gaps[(batch.episode[:, None] == batch.episode.new_tensor(numbers)).any(1)]
+        of_server = gaps[torch.isin(batch.episode, batch.episode.new_tensor(numbers))]
         if not of_server.mean().item() <= settings.tolerance:
             raise DataError(
                 f"{server or 'A server'}: the log-probs of {len(of_server)} tokens that it sampled are "

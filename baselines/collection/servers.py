@@ -100,7 +100,12 @@ class Servers:
         if collectives.first():
             self.folder.mkdir(parents=True, exist_ok=True)
             checkpoints.export(self.folder / self.name, lambda path: model.save(path, weights, adapter=lora))
-            self.present = self._load_all()
+            try:
+                self.present = self._load_all()
+            except DataError:
+                shutil.rmtree(self.folder / self.name, ignore_errors=True)
+                self.name = previous
+                raise
             if previous:
                 self._unload(previous)
                 shutil.rmtree(self.folder / previous, ignore_errors=True)
