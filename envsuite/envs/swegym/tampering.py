@@ -32,7 +32,7 @@ import sys
 import token
 import tokenize
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
 from envsuite.envs.swegym import sabotage
@@ -120,6 +120,7 @@ _NAMES = {
     "FunctionType",
     "excepthook",
     "addaudithook",
+    "register_at_fork",
     "setitimer",
 }
 _IN_WORDS = re.compile(
@@ -138,14 +139,15 @@ def reaches(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
     return names
 
 
-def _reached(text: str) -> set[str]:
+@lru_cache(maxsize=64)
+def _reached(text: str) -> frozenset[str]:
     """Returns such names in a file's code: imports, names, attributes, and strings that equal such a
     name.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # not code: it cannot run
+        return frozenset()  # not code: it cannot run
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -158,7 +160,7 @@ def _reached(text: str) -> set[str]:
             names |= {node.attr} & _NAMES
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _IN_WORDS.fullmatch(node.value):
             names.add(node.value)
-    return names
+    return frozenset(names)
 
 
 def expects_failure(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> bool:
@@ -167,6 +169,8 @@ def expects_failure(before: Mapping[str, bytes], after: Mapping[str, bytes | Non
     """
 
     def named(content: bytes | None) -> bool:
+        if b"xfail" not in (content or b"").lower() and b"coding" not in (content or b"")[:200]:
+            return False  # saves reading it
         try:
             tokens = list(tokenize.tokenize(io.BytesIO(content or b"").readline))
         except (tokenize.TokenError, SyntaxError, ValueError):
