@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks.swegym import load, table
@@ -105,6 +106,12 @@ def timed(act: Callable[[], object]) -> tuple[float, float]:
     return ACCOUNTS.seconds() - used, time.perf_counter() - began
 
 
+def take_turns(cost: Cost, count: int, run: Callable[[], object], judge: Callable[[], object]) -> None:
+    for _ in range(count):
+        cost.run.append(timed(run))
+        cost.judge.append(timed(judge))
+
+
 def by_hash(names: Iterable[str]) -> str:
     return min(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
 
@@ -120,9 +127,8 @@ def generated(driver: str, count: int, chosen: list[str]) -> Iterator[Cost]:
         cost = Cost(package, "generated", len(task.fail_to_pass) + len(task.pass_to_pass), len(task.fail_to_pass))
         try:
             assert problem.judge(problem.gold(), SECONDS).resolved  # warm from here on
-            for _ in range(count):
-                cost.run.append(timed(lambda: suite.run(problem._pool(), task.package, files, seconds=SECONDS)))
-                cost.judge.append(timed(lambda: problem.judge(problem.gold(), SECONDS)))
+            run = partial(suite.run, problem._pool(), task.package, files, seconds=SECONDS)
+            take_turns(cost, count, run, partial(problem.judge, problem.gold(), SECONDS))
         finally:
             problem.close()
         yield cost
@@ -140,9 +146,7 @@ def recorded(
         tests = len(record.fail_to_pass) + len(record.pass_to_pass)
         cost = Cost(record.repo.rpartition("/")[2], kind, tests, len(record.fail_to_pass))
         cost.forked = used_forks(problem)
-        for _ in range(count):
-            cost.run.append(timed(lambda: problem.log_of(gold, SECONDS)))
-            cost.judge.append(timed(lambda: problem.judge(gold, SECONDS)))
+        take_turns(cost, count, partial(problem.log_of, gold, SECONDS), partial(problem.judge, gold, SECONDS))
         yield cost
 
 

@@ -63,12 +63,13 @@ class TestPhases:
         alone = threading.active_count() == 1 and not workers
         if session.testsfailed or getattr(options, "collectonly", False) or not session.items or not alone:
             return None
-        become_reaper()
         before = children()
+        if (before is None and has_children()) or not become_reaper():
+            return None
         files = FileState(self.plan["roots"] + [tempfile.gettempdir()])
         first_status, elapsed = 0, 0.0
         for number in range(len(self.plan["phases"]) + 1):
-            flush(session)
+            flush(session.config)
             self.opened(number)
             began = time.monotonic()
             child = os.fork()
@@ -81,9 +82,9 @@ class TestPhases:
             status = wait(child, 2 * elapsed + EXTRA_SECONDS if number else None)
             if number == 0:
                 first_status, elapsed = status, time.monotonic() - began
-            end_children(before)
+            alone = end_children(before)
             self.ended(number)
-            if status is None or not files.restore():
+            if status is None or not alone or not files.restore():
                 break
         return self.finish(first_status)
 
@@ -99,7 +100,7 @@ class TestPhases:
         os._exit(status)
 
     def enter(self, session: Any, phase: "dict[str, Any]") -> None:
-        """Changes this process's tests to those of a sabotaged phase."""
+        """Replaces this process's tests by the ones that a sabotaged phase runs."""
         gc.disable()  # it would copy every page that this process shares with its parent
         session.config.option.tbstyle = "native"  # other styles parse the whole file for each failure
         ids = set(phase["required"]), set(phase["drawn"])
@@ -124,19 +125,20 @@ class TestPhases:
     def pytest_unconfigure(self, config: Any) -> None:
         """Ends a phase as Python does, without the time for clearing its memory."""
         if self.number >= 0:
+            with contextlib.suppress(Exception):
+                config.pluginmanager.get_plugin("capturemanager").stop_global_capturing()
+            flush(config)
             self.leave()
 
     def leave(self) -> None:
         """Ends the process of a phase."""
         atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
+        flush(None)
         os._exit(self.status)
 
 
 class FileState:
-    """Files below some folders, to find and remove those that are new."""
+    """Files below some folders, to find and remove new ones."""
 
     def __init__(self, roots: "list[str]") -> None:
         self.roots = roots
@@ -149,12 +151,12 @@ class FileState:
         while waiting:
             with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(found.st_mode):
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode):
                         waiting.append(entry.path)
-                        states[entry.path] = (found.st_mode, found.st_ino)
+                        states[entry.path] = (status.st_mode, status.st_ino)
                     else:
-                        states[entry.path] = (found.st_mode, found.st_ino, found.st_size, found.st_ctime_ns)
+                        states[entry.path] = (status.st_mode, status.st_ino, status.st_size, status.st_ctime_ns)
         return states
 
     def restore(self) -> bool:
@@ -186,7 +188,7 @@ def replace_code(
 
 
 def functions_of(items: "Iterable[Any]") -> "Iterable[Any]":
-    """Yields the functions of tests, and those that their decorators wrap."""
+    """Yields the functions of tests, and the functions that their decorators wrap."""
     waiting, seen = [getattr(item, "obj", None) for item in items], set()
     while waiting:
         thing = waiting.pop()
@@ -213,9 +215,9 @@ def is_named(item: Any, ids: "set[str]") -> bool:
     return item.nodeid in ids or item.nodeid.partition(" ")[0] in ids
 
 
-def flush(session: Any) -> None:
-    """Writes buffered output, which each fork would write again."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+def flush(config: Any) -> None:
+    """Writes buffered output, which each fork would write again. `config`: pytest's, or None."""
+    reporter = config and config.pluginmanager.get_plugin("terminalreporter")
     for stream in (getattr(getattr(reporter, "_tw", None), "_file", None), sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -237,32 +239,53 @@ def wait(child: int, seconds: "float | None") -> "int | None":
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
-def become_reaper() -> None:
-    """Makes processes that a phase leaves behind children of this one."""
-    with contextlib.suppress(Exception):
+def become_reaper() -> bool:
+    """Makes processes that a phase leaves behind children of this one; returns False if that is impossible."""
+    try:
         import ctypes
 
-        ctypes.CDLL(None).prctl(BECOME_REAPER, 1, 0, 0, 0)
+        return int(ctypes.CDLL(None).prctl(BECOME_REAPER, 1, 0, 0, 0)) == 0
+    except Exception:
+        return False
 
 
-def children() -> "list[int]":
-    """Returns the processes whose parent is this one."""
-    found = []
-    for name in os.listdir("/proc"):
+def children() -> "list[int] | None":
+    """Returns the processes whose parent is this one; None if the sandbox hides the list of processes."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return None
+    pids = []
+    for name in names:
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{int(name)}/stat") as file:
                 if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
-                    found.append(int(name))
-    return found
+                    pids.append(int(name))
+    return pids
 
 
-def end_children(spared: "list[int]") -> None:
-    """Kills all children but `spared`, and theirs, which become children in turn."""
+def has_children() -> bool:
+    """Returns True if this process has a child, ended or not."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return True
+    except ChildProcessError:
+        return False
+
+
+def end_children(spared: "list[int] | None") -> bool:
+    """Kills all children but `spared`, and theirs, which become children in turn; returns False if some are left.
+
+    `spared`: None if there were none and they cannot be listed.
+    """
+    if spared is None:
+        return not has_children()
     for _ in range(50):
-        left = [pid for pid in children() if pid not in spared]
+        left = [pid for pid in children() or [] if pid not in spared]
         if not left:
-            return
+            return True
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+    return False
