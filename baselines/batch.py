@@ -41,13 +41,14 @@ class Batch:
     ids: Tensor  # [B, L] tokens, 0 past the end
     valid: Tensor  # [B, L] bool: not past the end
     sampled: Tensor  # [B, L] bool: the policy sampled this token
-    logprobs: Tensor  # [B, L] as sampled; 0 elsewhere
+    logprobs: Tensor  # [B, L] as sampled, or recomputed where `behaviour` is set; 0 elsewhere
     where: Tensor  # [N, 2] row and column of each sampled token
     episode: Tensor  # [N] index of its trajectory
     turn: Tensor  # [N] its turn within the episode
     ends_turn: Tensor  # [N] bool: the last token of its reply
     allowed: AllowedTokens | None = None  # None: every token was drawn from the whole vocabulary
     features: Tensor | None = None  # [N, H] hidden states of the reference, for a critic that reads them
+    behaviour: Tensor | None = None  # [B, L] as sampled, if older weights sampled: `algorithms.update`
 
     def flat(self, x: Tensor) -> Tensor:
         """Gathers the sampled positions of [B, L] in the order of play. [N]"""
@@ -82,6 +83,7 @@ class Batch:
             ends_turn=self.ends_turn[selected],
             allowed=None if self.allowed is None else self.allowed.rows(index, width),
             features=None if self.features is None else self.features[selected],
+            behaviour=None if self.behaviour is None else self.behaviour[index, :width],
         )
 
 

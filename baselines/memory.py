@@ -23,6 +23,8 @@ from harness.lm import model_files
 
 PLAYING = ("gathered to play", "rollout's keys and values", "prefix store")
 LEARNING = ("gathered to learn", "gradients", "activations", "logits")
+SNAPSHOT = "copy that plays"
+"""With async_level = 1: playing and learning take place at once."""
 LOADING = "before it is sharded"
 """Parts that are in memory only some of the time; all others always are."""
 
@@ -76,6 +78,8 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int
         parts["target critic"] = 4.0 * sum(parameter.numel() for parameter in critic)
     if recipe.needs_reference:
         parts["reference"] = _bytes(actor) if recipe.model.lora_rank else parts["actor's weights"]
+    if recipe.async_level:
+        parts[SNAPSHOT] = _bytes(actor)
     if recipe.fsdp and processes > 1:
         parts = _sharded(parts, model, processes, plays=not recipe.generation.base_url)
     return {**parts, **_working_memory(recipe, config.get_text_config(), kind, processes)}
@@ -140,11 +144,12 @@ def _rows_per_pass(recipe: Recipe, processes: int) -> int:
 
 
 def peak(parts: dict[str, float]) -> float:
-    """Returns the most bytes in use at once: playing and learning alternate, and a model is loaded
-    before it is sharded."""
+    """Returns the most bytes in use at once: playing and learning alternate unless a copy plays, and
+    a model is loaded before it is sharded."""
     playing, learning = (sum(parts.get(name, 0.0) for name in names) for names in (PLAYING, LEARNING))
     permanent = sum(value for name, value in parts.items() if name not in (*PLAYING, *LEARNING, LOADING))
-    return max(permanent + max(learning, playing), parts.get(LOADING, 0.0))
+    working = learning + playing if parts.get(SNAPSHOT) else max(learning, playing)
+    return max(permanent + working, parts.get(LOADING, 0.0))
 
 
 def table(parts: dict[str, float]) -> str:

@@ -14,11 +14,11 @@ import types
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from baselines import tables
 from baselines.configs import CONFIGS, ModelConfig, SFTConfig, UpdateConfig
-from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, Positive, PositiveShare, Share
+from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, Positive, PositiveShare, Range, Share
 from baselines.logging import trackers
 from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.escaping import public_url
@@ -71,16 +71,20 @@ class Generation:
 
     base_url: str = ""
     """Addresses such as http://gpu1:8000/v1, separated by commas; '' generates in this process."""
-    sync: Literal["lora", "disk"] = "lora"
-    """lora: vLLM loads the adapter | disk: SGLang loads the whole model."""
+    sync: Literal["lora", "disk", "reload"] = "lora"
+    """lora: vLLM loads the adapter | disk: SGLang loads the whole model | reload: vLLM loads it."""
     folder: str = ""
     """Folder for the weights, which servers must see under the same path; '': in the run's folder.
     """
     tolerance: Positive = 0.05
-    """Largest mean difference between the servers' and the trainer's log-probs over a batch, in
-    nats per token."""
+    """Largest mean difference between a server's and the trainer's log-probs in a batch, in nats per
+    token."""
+    checked: Natural = 16
+    """Replies of each server whose log-probs are compared, in every batch; 0: all."""
     timeout: Positive = 300.0
     """Seconds to wait for an answer."""
+    retries: Natural = 6
+    """Further attempts at a request that failed, each at the next server after a longer pause."""
     api_key_var: str = ""
     """Environment variable that holds the servers' key."""
 
@@ -141,6 +145,10 @@ class Recipe:
     each."""
     stop_at: Share = 0.0
     """Stop once evaluation reaches this success rate; 0: never."""
+    async_level: Annotated[int, Range(0, 1)] = 0
+    """1: the next batch is played while an update runs, by weights that are one update older, and
+    learned from with truncated importance weights (`algorithms.update`). Nothing is played ahead
+    across an evaluation or a checkpoint. 0: update and rollout take turns."""
     fsdp: bool = False
     """Shard the model over the processes started by accelerate or torchrun."""
     acting: Acting = Acting()
@@ -268,6 +276,8 @@ def _validate(recipe: Recipe) -> None:
     recipe.config.validate(recipe)
     if recipe.reward_mode == RewardMode.SHAPED:
         _validate_shaping(recipe)
+    if recipe.async_level:
+        _validate_asynchrony(recipe)
     if recipe.generation.base_url:
         _validate_generation(recipe)
     for tracker in recipe.trackers:
@@ -293,6 +303,18 @@ def _validate_shaping(recipe: Recipe) -> None:
         raise UsageError(
             f"shaping_gamma = {recipe.shaping_gamma} is not the discount of {recipe.algorithm}, {shaping.gamma} per "
             f"{shaping.unit}: with another one the best policy can put the task off; leave shaping_gamma out."
+        )
+
+
+def _validate_asynchrony(recipe: Recipe) -> None:
+    """Rejects what cannot be played ahead."""
+    if recipe.algorithm in ("sft", "twosome"):
+        why = "plays no games" if recipe.algorithm == "sft" else "has no ratio per token"
+        raise UsageError(f"async_level = {recipe.async_level}: {recipe.algorithm} {why}; leave async_level out.")
+    if recipe.fsdp:
+        raise UsageError(
+            f"async_level = {recipe.async_level} needs a copy of the weights, and fsdp = true shards them: leave one "
+            "of them out."
         )
 
 

@@ -15,8 +15,10 @@ the bit). Entry point: `TrainingRun(...).train()`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers
 from baselines.algorithms.update import UpdateInput
 from baselines.collection import fixed_turns
 from baselines.collection.actor import template
+from baselines.collection.ahead import RolloutAhead
 from baselines.collection.collector import Collected, Collector
 from baselines.collection.env_cache import EnvCache
 from baselines.distributed import collectives
@@ -37,7 +40,7 @@ from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metri
 from baselines.networks.model import Model
 from baselines.recipe import Recipe
 from baselines.run_log import Display, RunLog
-from envsuite.errors import UsageError
+from envsuite.errors import DataError, UsageError
 from harness.evaluate import Execution
 
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
@@ -75,6 +78,10 @@ class TrainingRun:
         checkpoint = folder / checkpoints.LATEST
         if checkpoint.exists() and not resume:
             raise UsageError(f"{folder} exists: continue it with --resume, remove it, or choose another --output-dir.")
+        if recipe.async_level and collectives.size() > 1:
+            raise UsageError(
+                f"async_level = {recipe.async_level} needs a single process: leave it out, or the launcher."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = filelock.FileLock(folder / ".lock")
         try:
@@ -90,11 +97,14 @@ class TrainingRun:
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.tuned = 0, 0, False
+        self.saved_at = 0
+        """The update at the last checkpoint; -1 if there is something to save before the first update."""
         self.tuning: dict[str, Any] | None = None
         """State of an unfinished fine-tuning."""
         self.best, self.success, self.evaluated_at = -1.0, -1.0, -1
         execution = execution or Execution(max_concurrent=CONCURRENT)
         self.collector = Collector(recipe, self.model, folder, execution, environments)
+        self.ahead = RolloutAhead(self.collector)
         self.stage = 0 if recipe.advance_at else len(self.collector.sampler.configs) - 1
         self.log = RunLog(recipe, folder, display, resume=checkpoint.exists())
         if collectives.first():
@@ -113,11 +123,11 @@ class TrainingRun:
                 self._fine_tune()
             if recipe.trains_policy:
                 self._prepare_updates()
-                if self.update == 0 and self.evaluated_at < 0:
-                    self.evaluate()
-                while not self._finished():
+                if self.evaluated_at < self.update and (self.update == 0 or self._evaluates_after(self.update)):
+                    self.evaluate()  # also where servers were lost in it and the run is resumed
+                while not self._finished(self.update, self.spent):
                     self._step()
-                    if recipe.eval_every and self.update % recipe.eval_every == 0:
+                    if self._evaluates_after(self.update):
                         self.evaluate()
                     if self.update % recipe.save_every == 0:
                         self.save()
@@ -130,17 +140,21 @@ class TrainingRun:
 
     def close(self) -> None:
         """Closes environments and servers, and releases the folder."""
+        self.ahead.close()
         self.log.close()
         self.collector.close()
         self.lock.release()
 
-    def _finished(self) -> bool:
+    def _evaluates_after(self, update: int) -> bool:
+        return bool(self.recipe.eval_every) and update % self.recipe.eval_every == 0
+
+    def _finished(self, update: int, spent: int) -> bool:
         recipe = self.recipe
         if recipe.stop_at and self.success >= recipe.stop_at:
             return True
         if recipe.budget:
-            return self.spent + recipe.episodes * EPISODE_COST > recipe.budget
-        return self.update >= recipe.updates
+            return spent + recipe.episodes * EPISODE_COST > recipe.budget
+        return update >= recipe.updates
 
     # ---- Fine-tuning ----
 
@@ -168,6 +182,7 @@ class TrainingRun:
             self.spent += DEMONSTRATION_COST * len(distinct)
             self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
             self.collector.weights_changed()
+            self.saved_at = -1
         self.tuned, self.tuning = True, None
 
     def _prepare_updates(self) -> None:
@@ -183,17 +198,23 @@ class TrainingRun:
 
     def _step(self) -> None:
         """Plays one batch of episodes and learns from it."""
+        asked = time.monotonic()
+        staleness = int(self.ahead.pending)
+        with self._saved_if_it_fails():
+            batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage)
         began = time.monotonic()
-        batch = self.collector.collect(self.update, self.stage)
-        gap = self.collector.server_gap(batch.learned, self.recipe.acting.temperature)
-        log = self._learn(batch)
-        self.update += 1
-        self.collector.weights_changed()
         outcomes = outcome_metrics(batch.ended)
         if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
             self.stage = min(self.stage + 1, len(self.collector.sampler.configs) - 1)
         unfinished = len(batch.learned) - len(batch.ended)
-        self.spent += EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
+        spent = self.spent + EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
+        if self._plays_ahead(spent):
+            with contextlib.suppress(DataError):  # servers load nothing: the next batch waits for them, and says so
+                self.ahead.begin(self.update + 1, self.stage)
+        log = self._learn(batch)
+        self.update, self.spent = self.update + 1, spent
+        self.collector.weights_changed()
+        waited = {"staleness": staleness, "wait_seconds": round(began - asked, 3)} if self.recipe.async_level else {}
         self.log.write(
             {
                 "kind": "update",
@@ -204,11 +225,20 @@ class TrainingRun:
                 "tasks": self.stage + 1,
                 **episode_metrics(batch.played, batch.learned),
                 "rollout_seconds": round(batch.seconds, 3),
-                "update_seconds": round(time.monotonic() - began - batch.seconds, 3),
-                **gap,
+                "update_seconds": round(time.monotonic() - began, 3),
+                **waited,
+                **batch.server_gap,
                 **{key: float(value) for key, value in log.items()},
             }
         )
+
+    def _plays_ahead(self, spent: int) -> bool:
+        """Returns True if the next rollout may start before this update: neither an evaluation nor a
+        checkpoint nor the end lies between."""
+        following = self.update + 1
+        if not self.recipe.async_level or self._evaluates_after(following):
+            return False
+        return following % self.recipe.save_every != 0 and not self._finished(following, spent)
 
     def _learn(self, batch: Collected) -> dict[str, float]:
         """Takes the algorithm's steps on a batch and returns numbers to log."""
@@ -225,6 +255,7 @@ class TrainingRun:
             batch.final_prompts,
             recipe.acting.temperature,
             self.update,
+            decoupled=self.recipe.async_level > 0,
         )
         try:
             log: dict[str, float] = recipe.module.update(inputs)
@@ -241,8 +272,8 @@ class TrainingRun:
         Replies are greedy unless `acting.eval_temperature` says otherwise.
         """
         began = time.monotonic()
-        scored = self.collector.evaluation()
-        gap = self.collector.server_gap(scored, self.recipe.acting.eval_temperature)
+        with self._saved_if_it_fails():
+            scored, gap = self.collector.evaluation()
         metrics = evaluation_metrics(scored)
         self.log.write(
             {
@@ -263,6 +294,16 @@ class TrainingRun:
         return self.success
 
     # ---- Files ----
+
+    @contextlib.contextmanager
+    def _saved_if_it_fails(self) -> Iterator[None]:
+        """Saves the updates since the last checkpoint if a rollout fails: its weights are sound."""
+        try:
+            yield
+        except DataError:
+            if collectives.size() == 1 and self.update > self.saved_at:
+                self.save()
+            raise
 
     def save(self) -> None:
         """Replaces the checkpoint and the exported model; a crash leaves the old ones or the new
@@ -289,6 +330,7 @@ class TrainingRun:
         self._export("model")
         if self.recipe.model.lora_rank:
             self._export("adapter", adapter=True)
+        self.saved_at = self.update
 
     def _export(self, name: str, adapter: bool = False) -> None:
         weights = self.model.gathered_state(adapter)
@@ -310,6 +352,6 @@ class TrainingRun:
         self.generator.set_state(state["generator"])
         self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
         self.success, self.evaluated_at = state["success"], state["evaluated_at"]
-        self.stage = state["stage"]
+        self.stage, self.saved_at = state["stage"], state["update"]
         self.collector.streams = [fixed_turns.EpisodeStream.of_state(stream) for stream in state["streams"]]
         self.log.truncate(state["lines"])

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HOWTO = (
     *("install", "model-server", "own-environment", "own-table", "watch", "read-episodes", "reuse-episodes"),
     *("check-results", "reproduce", "leaderboard"),
-    *("train-one-gpu", "ray", "other-tools"),
+    *("train-one-gpu", "train-many-nodes", "ray", "other-tools"),
 )
 """how-to pages in the order of a project; others follow"""
 REFERENCE = (

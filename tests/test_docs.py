@@ -105,6 +105,12 @@ def test_the_page_on_environments_runs_command_by_command(tmp_path):
     assert "among 8 doors" in block and "It opens." in block
 
 
+def test_the_reference_lists_every_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert sorted(re.findall(r"^\| `(envsuite-[a-z]+)` \|", page, re.M)) == sorted(scripts)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from baselines.algorithms import kl
 from baselines.algorithms.policy_step import Targets, learn
-from baselines.algorithms.update import UpdateInput
+from baselines.algorithms.update import UpdateInput, proximal_pass
 from baselines.batch import Batch, collate, episode_rows, token_rewards, turn_rewards, turn_values
 from baselines.configs import PPO, Rates
 from baselines.math.estimators import gae
@@ -32,6 +32,7 @@ def update(inputs: UpdateInput[PPO]) -> dict[str, float]:
     """Trains critic and actor on one batch of episodes."""
     model, config, trajectories = inputs.model, inputs.config, inputs.trajectories
     batch = collate(trajectories, config.whole)
+    weights = proximal_pass(inputs, batch)
     reference = kl.reference_pass(inputs, batch)
     penalty = kl.penalty(inputs, batch, reference)
     values = critic_values(inputs, batch)
@@ -50,7 +51,7 @@ def update(inputs: UpdateInput[PPO]) -> dict[str, float]:
         model.follow(config.target_share)
     log["explained_variance"] = explained_variance(returns, values)
     log["value"] = values.mean().item()
-    return log
+    return {**log, **weights}
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from baselines.algorithms import kl
 from baselines.algorithms.policy_step import Targets, learn
-from baselines.algorithms.update import UpdateInput
+from baselines.algorithms.update import UpdateInput, proximal_pass
 from baselines.batch import Batch, collate, turn_rewards, turn_values
 from baselines.math.estimators import members
 from envsuite.errors import UsageError
@@ -30,13 +30,14 @@ def update_groups(inputs: UpdateInput[Any], advantages: Advantages) -> dict[str,
     config = inputs.config
     trajectories = without_lone_survivors(inputs.trajectories, config.group_size)
     batch = collate(trajectories, config.whole)
+    weights = proximal_pass(inputs, batch)
     reference = kl.reference_pass(inputs, batch)
     rewards = penalised_rewards(batch, trajectories, kl.penalty(inputs, batch, reference))
     groups: list[Hashable] = [group_of(run, config.group_size) for run in trajectories]
     per_turn = advantages(trajectories, rewards, groups)
     log = learn(inputs, batch, Targets(turn_values(batch, per_turn).float(), reference))
     log["flat_groups"] = flat_groups(trajectories, config.group_size)
-    return log
+    return {**log, **weights}
 
 
 def group_of(run: Trajectory, size: int) -> tuple[str, str, int, int]:

@@ -21,7 +21,14 @@ from baselines.batch import Batch
 from baselines.configs import UpdateConfig
 from baselines.distributed import collectives
 from baselines.math.estimators import standardise
-from baselines.math.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
+from baselines.math.losses import (
+    aggregate,
+    clipped_surrogate,
+    clipped_value_loss,
+    early_stop_kl,
+    kl_estimate,
+    truncated_importance,
+)
 from baselines.microbatch import crop, split
 
 POLICY_NUMBERS = ("policy_loss", "entropy", "kl", "clip_share")
@@ -155,6 +162,8 @@ def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
         losses, clipped = clipped_surrogate(
             new, old, advantages[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
         )
+        if batch.behaviour is not None:  # older weights played: the decoupled objective
+            losses = losses * truncated_importance(old, batch.behaviour[part, :width], config.importance_cap)[0]
         if config.kl_coef and config.kl_in == "loss":
             assert step.reference is not None
             kl = kl_estimate(new, step.reference[part, :width], config.kl_kind)

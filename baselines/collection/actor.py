@@ -3,29 +3,32 @@ weights."""
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from baselines.networks.model import Model
+from baselines.networks.snapshot import Snapshot
 from baselines.recipe import Acting
 from harness.lm.conversations import Conversations
 from harness.lm.template import Template
 from harness.policies.hf import HFPolicy, end_tokens
 from harness.policies.score import ScorePolicy
 from harness.prompting.prompting import Prompting
-from harness.types import Prompt, Trajectory
+from harness.types import Prompt, Reply, Trajectory
 from harness.waiting import Forwarding
 
 if TYPE_CHECKING:
     from harness.policies.tokens import TokensPolicy
 
 
-def template(model: Model, prompting: Prompting) -> Template:
+def template(model: Model | Snapshot, prompting: Prompting) -> Template:
     """Returns the chat template of the model's tokenizer."""
     return Template(model.tokenizer, end_tokens(model.lm, model.tokenizer), prompting.thinking)
 
 
 class Actor(Forwarding):
-    """Samples replies with the model's present weights. Make a new one after every update.
+    """Samples replies with the weights of a model or of a snapshot. Make a new one after every
+    update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`).
     """
@@ -34,13 +37,13 @@ class Actor(Forwarding):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Snapshot,
         acting: Acting,
         prompting: Prompting,
         temperature: float,
         servers: dict[str, Any] | None = None,
     ) -> None:
-        self.prompting = prompting
+        self.prompting, self.model, self._stopped = prompting, model, False
         model.lm.eval()
         limit = getattr(model.lm.config.get_text_config(), "max_position_embeddings", None)
         self.context = acting.context or limit or 2**31
@@ -98,6 +101,15 @@ class Actor(Forwarding):
         tools = self.prompting.tools(run.tools)
         encoded, _ = conversation.fit(Prompt(messages, key=key, turn=len(run.turns), tools=tools))
         return encoded.ids if conversation.room(encoded) > 0 else []
+
+    def known(self, prompt: Prompt) -> Reply | None:
+        if self._stopped:
+            raise CancelledError
+        return None
+
+    def stop(self) -> None:
+        """Ends the rollout at its next prompt with CancelledError. Any thread may call this."""
+        self._stopped = True
 
     def close(self) -> None:
         """Releases memory and connections."""

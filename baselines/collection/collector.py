@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from baselines.collection.actor import Actor
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.rewards import adjusted
 from baselines.collection.sampler import GameSampler
+from baselines.collection.server_gap import server_gap
 from baselines.collection.servers import Servers
 from baselines.distributed import collectives
 from baselines.networks.model import Model
+from baselines.networks.snapshot import Snapshot
 from baselines.recipe import Recipe
 from envsuite.errors import DataError
 from envsuite.types import StopReason
@@ -39,6 +42,8 @@ class Collected:
     """For each of these the prompt that would follow; [] if the episode ended by itself."""
     ended: list[Trajectory]
     """Usable episodes that ended."""
+    server_gap: dict[str, float] = field(default_factory=dict)
+    """For the log: how far the servers' log-probs are from the trainer's; {} without servers."""
     seconds: float = 0.0
 
 
@@ -65,27 +70,35 @@ class Collector:
             self.servers.close()
 
     def collect(self, update: int, stage: int) -> Collected:
-        """Plays the episodes of one update. Raises DataError if nothing can be learned from them."""
-        began = time.monotonic()
+        """Plays the episodes of one update with the present weights. Raises DataError if nothing can
+        be learned from them."""
         actor = self.actor()
         with self._full_actor():
+            return self.collect_with(actor, update, stage)
+
+    def collect_with(self, actor: Actor, update: int, stage: int) -> Collected:
+        """Plays the episodes of one update with a given policy, which is closed; else like `collect`."""
+        began = time.monotonic()
+        with self._unless_servers_are_lost(f"update {update + 1}"):
             pairs = self._play_batch(actor, update, stage)
-        played = [run for run, _ in pairs]
-        usable = [
-            (run, first) for run, first in pairs if not run.broken and any(t.reply.ids for t in run.turns[first:])
+            played = [run for run, _ in pairs]
+            self._require_servers(played)
+            usable = [
+                (run, first) for run, first in pairs if not run.broken and any(t.reply.ids for t in run.turns[first:])
+            ]
+            if not usable:
+                raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
+        learned = [
+            adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards) for run, first in usable
         ]
-        if not usable:
-            raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
         batch = Collected(
             played,
-            learned=[
-                adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards)
-                for run, first in usable
-            ],
+            learned,
             final_prompts=[actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable],
             ended=[run for run, _ in usable if not self._continues(run)],
         )
         actor.close()  # the update needs the memory of the rollout
+        batch.server_gap = self.server_gap(actor, learned, self.recipe.acting.temperature)
         batch.seconds = time.monotonic() - began
         return batch
 
@@ -121,20 +134,22 @@ class Collector:
             games += demonstrations(runs, self.recipe.prompting)
         return sorted(games, key=lambda game: (game["task"], game["seed"]))
 
-    def evaluation(self) -> list[Trajectory]:
-        """Plays the held-out games at `acting.eval_temperature` and returns the episodes that did
-        not break.
+    def evaluation(self) -> tuple[list[Trajectory], dict[str, float]]:
+        """Plays the held-out games at `acting.eval_temperature`; returns the episodes that did not
+        break, and the server gap for the log.
 
         Raises DataError if all of them broke.
         """
         actor = self.actor(self.recipe.acting.eval_temperature)
-        with self._full_actor():
+        with self._full_actor(), self._unless_servers_are_lost("the evaluation"):
             runs = [run for config, episodes in self.sampler.evaluation() for run in self.play(config, episodes, actor)]
-        actor.close()
+            self._require_servers(runs)
         scored = [run for run in runs if not run.broken]
         if not scored:
             raise DataError(f"all {len(runs)} episodes of the evaluation broke: {runs[0].error}")
-        return scored
+        gap = self.server_gap(actor, scored, self.recipe.acting.eval_temperature)
+        actor.close()
+        return scored, gap
 
     def play(self, config: RunConfig, episodes: Sequence[Episode], policy: Any, limit: Any = None) -> list[Trajectory]:
         """Plays episodes of one task, shared between the processes; `limit` caps their turns, as
@@ -149,31 +164,54 @@ class Collector:
             runs = list(rollout(policy, mine, executor, self.recipe.prompting, limit))
         return sorted(collectives.gather(runs), key=lambda run: run.episode.key)
 
-    def actor(self, temperature: float | None = None) -> Actor:
-        """Returns the policy with the present weights; by default at the training temperature."""
+    def actor(self, temperature: float | None = None, player: Model | Snapshot | None = None) -> Actor:
+        """Returns the policy with the present weights, of which `player` may be a copy; by default at
+        the training temperature."""
         acting = self.recipe.acting
         options = None
         if self.servers is not None:
             self.servers.load(self.model)
             options = self.servers.options
         temperature = acting.temperature if temperature is None else temperature
-        return Actor(self.model, acting, self.recipe.prompting, temperature, options)
+        return Actor(player or self.model, acting, self.recipe.prompting, temperature, options)
 
     def _full_actor(self) -> contextlib.AbstractContextManager[None]:
         """Gathers the full actor for a local rollout; does nothing when servers generate."""
         return contextlib.nullcontext() if self.servers else self.model.gathered()
+
+    @contextlib.contextmanager
+    def _unless_servers_are_lost(self, what: str) -> Iterator[None]:
+        """Names the rollout that ended because no server answers, and returns the streams to where
+        they were before any rollout that failed."""
+        streams = [copy.copy(stream) for stream in self.streams]
+        try:
+            yield
+        except DataError as error:
+            self.streams = streams
+            if self.servers is None or self.servers.answering():
+                raise
+            raise DataError(
+                f"{what}: no server answers any more, and what was played of it counts for nothing: start a server and "
+                f"continue with --resume. ({error})"
+            ) from error
+
+    def _require_servers(self, runs: Sequence[Trajectory]) -> None:
+        """Raises DataError if episodes broke and no server answers: the others are no fair sample."""
+        errors = [run.error for run in runs if run.broken]
+        if self.servers is not None and errors and not self.servers.answering():
+            raise DataError(f"{len(errors)} of {len(runs)} episodes broke: {errors[0]}")
 
     def weights_changed(self) -> None:
         """Marks the servers' weights as stale."""
         if self.servers is not None:
             self.servers.stale = True
 
-    def server_gap(self, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
-        """Returns for the log how far the servers' log-probs are from the trainer's; {} without
-        servers."""
+    def server_gap(self, actor: Actor, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
+        """Returns for the log how far the servers' log-probs are from those of the weights that they
+        should hold; {} without servers."""
         if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
-        return {"server_gap": self.servers.check(self.model, runs, temperature)}
+        return {"server_gap": server_gap(self.recipe, actor.model, runs, temperature)}
 
 
 def _why_nothing_was_sampled(runs: Sequence[Trajectory]) -> str:

@@ -45,6 +45,9 @@ class UpdateConfig:
     clip_high: NonNegative = 0.2
     dual_clip: NonNegative = 0.0
     """Bound c of Ye et al. (2020) for negative advantages; 0: no bound."""
+    importance_cap: Positive = 2.0
+    """With async_level = 1, the largest weight of a token between the policy that played it and the
+    policy before the update (`algorithms.update`)."""
     value_clip: NonNegative = 0.2
     """0: no clipping of values."""
     value_coef: NonNegative = 0.5

@@ -55,6 +55,16 @@ def clipped_surrogate(
     return loss, clipped > plain
 
 
+def truncated_importance(proximal: Tensor, behaviour: Tensor, cap: float) -> tuple[Tensor, Tensor]:
+    """Returns min(proximal / behaviour, cap) per element of two log-probs, and where `cap` was
+    active. All of one shape.
+
+    The weight is a constant. Truncation bounds its variance at the price of a bias (Ionides, 2008).
+    """
+    weight = (proximal - behaviour).detach().clamp(-20, 20).exp()
+    return weight.clamp(max=cap), weight > cap
+
+
 def clipped_value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = 0.2) -> Tensor:
     """Returns max((V - G)^2, (V_clipped - G)^2) per element, without a factor 1/2.
 

@@ -97,7 +97,7 @@ class Model:
         if allowed is not None:
             sampled = allowed.index > 0
         packed = pack(ids, valid, sampled, self.device, allowed)
-        return _logprobs(self.lm, packed, temperature, entropy_gradient)
+        return actor_logprobs(self.lm, packed, temperature, entropy_gradient)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
         """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B,
@@ -324,8 +324,8 @@ def _named(names: list[str], weights: MasterWeights) -> dict[str, Tensor]:
     return {name: fsdp.unsharded(master) for name, master in zip(names, weights.masters, strict=True)}
 
 
-def _logprobs(lm: Any, packed: PackedRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
-    """Log-probs and entropies [B, L] of the packed positions, in main memory."""
+def actor_logprobs(lm: Any, packed: PackedRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    """Returns log-probs and entropies of the packed positions, in main memory. [B, L], [B, L]"""
     _, logits = read_head(lm, packed)
     assert logits is not None
     logprobs, entropy = _normalised(logits, packed, temperature, entropy_gradient)

@@ -79,28 +79,34 @@ def together(todo, python):
 
 
 @pytest.fixture(scope="module")
-def runs(folder, tmp_path_factory, forks):
-    """The folder of runs by one process and by two; the latter stopped after an update and resumed."""
+def runs(request, folder, tmp_path_factory, forks):
+    """The folder of runs of a recipe by one process and by two; the latter stopped after an update and resumed.
+
+    With the adapter, a server also plays for two.
+    """
     place = tmp_path_factory.mktemp("runs")
-    todo = []
-    for name, table in tables(folder).items():
-        TrainingRun(recipes.parse(table), place / "one" / name).train()
-        for resume in (False, True):
-            cut = {**table, "fsdp": True, "updates": 1 + resume}
-            todo.append([cut, str(place / "two" / name), resume])
-    with generating(folder) as server:
-        generation = {"base_url": server.url, "tolerance": 1e-4}
-        todo.append(
-            [{**tables(folder)["lora"], "fsdp": True, "generation": generation}, str(place / "two" / "served"), False]
-        )
+    name = request.param
+    table = tables(folder)[name]
+    TrainingRun(recipes.parse(table), place / "one").train()
+    todo = [[{**table, "fsdp": True, "updates": 1 + resume}, str(place / "two"), resume] for resume in (False, True)]
+    if name == "lora":
+        with generating(folder) as server:
+            generation = {"base_url": server.url, "tolerance": 1e-4}
+            todo.append([{**table, "fsdp": True, "generation": generation}, str(place / "served"), False])
+            done = together(todo, forks.python)
+    else:
         done = together(todo, forks.python)
     assert done.returncode == 0, done.stderr
-    return place
+    return name, place
 
 
-@pytest.mark.parametrize("name", ["poad", "lora", "head"])
-def test_two_processes_with_a_share_each_take_the_steps_of_one(folder, runs, name):
-    single, two = (torch.load(runs / way / name / "checkpoint.pt", weights_only=True) for way in ("one", "two"))
+RECIPES = ["lora", pytest.param("poad", marks=pytest.mark.slow), pytest.param("head", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("runs", RECIPES, indirect=True)
+def test_two_processes_with_a_share_each_take_the_steps_of_one(folder, runs):
+    name, place = runs
+    single, two = (torch.load(place / way / "checkpoint.pt", weights_only=True) for way in ("one", "two"))
     assert two["update"] == 2
     start = Model.load(recipes.parse(tables(folder)[name]).model).state()
     parts = set(single["model"])
@@ -114,10 +120,10 @@ def test_two_processes_with_a_share_each_take_the_steps_of_one(folder, runs, nam
     for optimiser in ("actor", "critic") if "critic" in parts else ("actor",):
         mine, theirs = (results["optimisers"][optimiser]["state"] for results in (two, single))
         assert mine.keys() == theirs.keys()
-        for place, moments in theirs.items():
-            torch.testing.assert_close(mine[place]["exp_avg"], moments["exp_avg"], atol=1e-4, rtol=1e-2)
+        for index, moments in theirs.items():
+            torch.testing.assert_close(mine[index]["exp_avg"], moments["exp_avg"], atol=1e-4, rtol=1e-2)
     lines = [
-        [json.loads(line) for line in (runs / way / name / "metrics.jsonl").read_text().splitlines()]
+        [json.loads(line) for line in (place / way / "metrics.jsonl").read_text().splitlines()]
         for way in ("one", "two")
     ]
     updates, shares = ([line for line in results if line["kind"] == "update"] for results in lines)
@@ -126,52 +132,55 @@ def test_two_processes_with_a_share_each_take_the_steps_of_one(folder, runs, nam
             assert two_line[key] == pytest.approx(one_line[key], rel=1e-2, abs=1e-5), key
 
 
+@pytest.mark.parametrize("runs", ["lora"], indirect=True)
 def test_a_server_plays_for_two_processes_with_the_adapter_they_share(runs):
     """It loads what they have put together, and its games teach what those played here do."""
-    lines = [json.loads(line) for line in (runs / "two" / "served" / "metrics.jsonl").read_text().splitlines()]
+    _, place = runs
+    lines = [json.loads(line) for line in (place / "served" / "metrics.jsonl").read_text().splitlines()]
     gaps = [line["server_gap"] for line in lines if line["kind"] == "update"]
     assert len(gaps) == 2
     assert max(gaps) < 1e-5
     here, there = (
-        torch.load(runs / name / "checkpoint.pt", weights_only=True)["model"]["lm"]
-        for name in ("one/lora", "two/served")
+        torch.load(place / way / "checkpoint.pt", weights_only=True)["model"]["lm"] for way in ("one", "served")
     )
     for key, value in here.items():
         torch.testing.assert_close(there[key], value, atol=5e-5, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["poad", "lora"])
-def test_the_model_that_is_left_is_whole(runs, name):
-    results, expected = (
-        Model.load(ModelConfig(str(runs / way / name / "model"), critic="none")) for way in ("two", "one")
-    )
+@pytest.mark.parametrize("runs", RECIPES[:2], indirect=True)
+def test_the_model_that_is_left_is_whole(runs):
+    _, place = runs
+    results, expected = (Model.load(ModelConfig(str(place / way / "model"), critic="none")) for way in ("two", "one"))
     for key, value in expected.state()["lm"].items():
         torch.testing.assert_close(results.state()["lm"][key], value, atol=5e-5, rtol=1e-3)
     assert results.lm.generation_config.eos_token_id == expected.lm.generation_config.eos_token_id
-    names = {single.name for single in (runs / "one" / name / "model").iterdir()}
-    assert {single.name for single in (runs / "two" / name / "model").iterdir()} == names
+    names = {single.name for single in (place / "one" / "model").iterdir()}
+    assert {single.name for single in (place / "two" / "model").iterdir()} == names
 
 
+@pytest.mark.parametrize("runs", RECIPES[:2], indirect=True)
 def test_a_run_of_two_goes_on_with_one(folder, runs, tmp_path):
     """With all moments: its third update equals that of a run by one process."""
+    name, place = runs
     results = []
     for way in ("one", "two"):
-        shutil.copytree(runs / way / "poad", tmp_path / way)
-        run = TrainingRun(recipes.parse({**tables(folder)["poad"], "updates": 3}), tmp_path / way, resume=True)
+        shutil.copytree(place / way, tmp_path / way)
+        run = TrainingRun(recipes.parse({**tables(folder)[name], "updates": 3}), tmp_path / way, resume=True)
         run.train()
         assert run.update == 3
         results.append(run.model.state())
     single, two = results
-    for part in ("lm", "critic", "target"):
+    for part in PARTS[name] - {"reference"}:
         for key, value in single[part].items():
             torch.testing.assert_close(two[part][key], value, atol=1e-4, rtol=1e-3, msg=f"{part} {key}")
 
 
-@pytest.mark.parametrize("name", ["poad", "lora"])
-def test_the_memory_estimate_is_what_a_process_holds(folder, runs, name):
+@pytest.mark.parametrize("runs", RECIPES[:2], indirect=True)
+def test_the_memory_estimate_is_what_a_process_holds(folder, runs):
+    name, place = runs
     table = {**tables(folder)[name], "fsdp": True}
     table["model"] = {**table["model"], "dtype": "float32"}
-    both = [json.loads((runs / "two" / name / f"held-{rank}.json").read_text()) for rank in (0, 1)]
+    both = [json.loads((place / "two" / f"held-{rank}.json").read_text()) for rank in (0, 1)]
     parts = memory.estimate(recipes.parse(table), processes=2)
     assert sum(held["actor"] for held in both) / 2 == parts["actor's weights"]
     wholly = memory.estimate(recipes.parse(table), processes=1)

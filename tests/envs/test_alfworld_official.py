@@ -2,6 +2,8 @@
 
 import importlib.util
 import pickle
+import subprocess
+import sys
 from collections import Counter
 
 import gymnasium as gym
@@ -14,6 +16,7 @@ from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.envs.alfworld.games import compiled, data
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.pack import Pack
 from envsuite.errors import BadKnob, UsageError
 
 if importlib.util.find_spec("alfworld") is None:
@@ -40,7 +43,7 @@ def folder(tmp_path, monkeypatch):
 def forget():
     """Clears the caches of games in this process."""
     compiled.clear_memory()
-    compiled._folder.cache_clear()
+    compiled._pack.cache_clear()
     alfworld_env._official.cache_clear()
 
 
@@ -94,17 +97,43 @@ def test_a_compiled_game_equals_the_parsed_one(folder):
     expected = AlfworldGame.load(file.path)
     for step in ("parsed", "from memory", "from disk"):
         if step == "from disk":
-            compiled.clear_memory()
+            forget()
         game = compiled.load_compiled(file.path, file.digest)
         assert {name: getattr(game, name) for name in expected.__dataclass_fields__} == {
             name: getattr(expected, name) for name in expected.__dataclass_fields__
         }, step
-    stored = compiled._path(file.digest)
-    with open(stored, "r+b") as content:
-        content.seek(100)
-        content.write(b"damage")
-    compiled.clear_memory()
-    assert compiled.load_compiled(file.path, file.digest).objects == expected.objects
+
+
+@pytest.mark.parametrize("damage", ["content", "mark", "tail"])
+def test_a_damaged_file_of_compiled_games_is_repaired(folder, damage):
+    files = data.games("valid_seen")
+    expected = [compiled.load_compiled(file.path, file.digest).objects for file in files]
+    path = compiled._pack().path
+    whole = path.read_bytes()
+    if damage == "tail":  # a writer was killed
+        path.write_bytes(whole[:-7])
+    else:
+        place = 100 if damage == "content" else 0
+        path.write_bytes(whole[:place] + b"damage" + whole[place + 6 :])
+    for _ in range(2):
+        forget()
+        assert [compiled.load_compiled(file.path, file.digest).objects for file in files] == expected
+    forget()
+    assert all(compiled._stored(file.digest) for file in files)
+
+
+def test_processes_that_store_games_at_once_keep_those_of_each_other(tmp_path):
+    names = [f"{number:064x}" for number in range(40)]
+    code = (
+        "import pathlib, sys; from envsuite.envs.alfworld.games.pack import Pack; "
+        "pack = Pack(pathlib.Path(sys.argv[1])); [pack.add(name, name.encode()) for name in sys.argv[2:]]"
+    )
+    path = tmp_path / "games.bin"
+    writers = [subprocess.Popen([sys.executable, "-c", code, path, *names[start::2]]) for start in (0, 1)]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    pack = Pack(path)
+    assert [bytes(pack.get(name)) for name in names] == [name.encode() for name in names]
+    assert pack.get("f" * 64) is None
 
 
 def test_a_compiled_game_is_found_without_its_file_and_only_by_its_digest(folder):

@@ -104,8 +104,11 @@ HOSTILE = {
 def test_a_hostile_turn_costs_its_own_dialogue_only(name, session):
     talk = session.dialogue(b"")
     short = sandbox.Limits(**{**LIMITS.plain(), "seconds": 0.5})
-    assert talk.ask(HOSTILE[name], short).fate == "paused"
-    assert talk.ask(b"x" * 300_000, short).fate in {"paused", "timeout", "exited"}
+    first = talk.ask(HOSTILE[name], short).fate
+    # Without input the interpreter ends, on a busy machine before the turn is counted as ended.
+    assert first == "paused" or (name, first) == ("closes its input", "exited")
+    if first == "paused":
+        assert talk.ask(b"x" * 300_000, short).fate in {"paused", "timeout", "exited"}
     talk.close()
     assert session.call(b"hello").value == b"hello"
 
