@@ -1,6 +1,6 @@
 """Cost of grading in SWE-Gym: the judge of a gold patch, paired with one run of the same tests.
 
-    python -m benchmarks.swegym_grading [-n 5] [--packages NAME ...] [--markdown FILE]
+    python -m benchmarks.swegym_grading [-n 5] [-s SECONDS] [--packages NAME ...] [--markdown FILE]
 
 One task per package that small bugs were planted in, one mined instance per package, both drawn by a hash of
 their ids, and the records of the data folder if there is one. A run applies the gold patch and the held-out tests in
@@ -19,7 +19,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from benchmarks.swegym import load, table
 from envsuite.envs.swegym import preflight
@@ -135,7 +137,7 @@ def generated(driver: str, count: int, chosen: list[str]) -> Iterator[Cost]:
 
 
 def recorded(
-    driver: str, count: int, kind: str, instances: dict[str, tuple[published.records.Record, dict | None]]
+    driver: str, count: int, kind: str, instances: dict[str, tuple[published.records.Record, dict[str, Any] | None]]
 ) -> Iterator[Cost]:
     for record, recipe in instances.values():
         problem = published.PublishedProblem(record, recipe, driver)
@@ -167,7 +169,7 @@ def used_forks(problem: published.PublishedProblem) -> bool:
     return results == [True]
 
 
-def mined(chosen: list[str]) -> dict[str, tuple[published.records.Record, dict | None]]:
+def mined(chosen: list[str]) -> dict[str, tuple[published.records.Record, dict[str, Any] | None]]:
     listed = mined_tasks()
     instances = {}
     for package in sorted({task.package for task in listed.values()}):
@@ -192,7 +194,7 @@ def page(costs: list[Cost], count: int, driver: str) -> list[str]:
         *lines,
         "",
         f"Median {medians[0]} by processor time and {medians[1]} by the clock, most {maxima[0]} and {maxima[1]}; "
-        f"{len(costs) - len(over)} of {len(costs)} packages cost at most {GOAL} runs of processor time"
+        f"{len(costs) - len(over)} of {len(costs)} measured packages cost at most {GOAL} runs of processor time"
         f"{', not ' + ', '.join(over) if over else ''}. Driver {driver}, {count} turns each; {load()}",
     ]
 
@@ -202,26 +204,30 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=5, help="turns per package")
     parser.add_argument("--packages", nargs="*", default=[], help="only these")
     parser.add_argument("--kinds", nargs="*", default=["generated", "mined"])
+    parser.add_argument("-s", "--seconds", type=float, default=float("inf"), help="begin no package after this time")
     parser.add_argument("--real", metavar="FOLDER", help="a folder of instances with recipes")
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     driver = drivers.choose("auto")
     costs: list[Cost] = []
     sources = []
-    if "generated" in args.kinds:
-        sources.append(generated(driver, args.n, args.packages))
     if "mined" in args.kinds:
         sources.append(recorded(driver, args.n, "mined", mined(args.packages)))
+    if "generated" in args.kinds:
+        sources.append(generated(driver, args.n, args.packages))
     if args.real:
         sources.append(recorded(driver, args.n, "record", published.find(args.real)))
-    for source in sources:
-        for cost in source:
-            costs.append(cost)
-            print(" ".join(cost.row()), flush=True)
+    end = time.monotonic() + args.seconds
+    for cost in chain(*sources):
+        costs.append(cost)
+        print(" ".join(cost.row()), flush=True)
+        if args.markdown:
+            args.markdown.write_text("\n".join(page(costs, args.n, driver)) + "\n")
+        if time.monotonic() > end:
+            print("the time is up: further packages are not measured", file=sys.stderr)
+            break
     text = "\n".join(page(costs, args.n, driver)) + "\n"
     print(text)
-    if args.markdown:
-        args.markdown.write_text(text)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ order:
 - After each test, before it is reported, a plugin checks that pytest, `unittest`, the tests themselves, the built-in
   functions and the clocks are what they were before the code was imported (`seal`). Published records have it where
   pytest runs their tests; Django's and SymPy's own runners do without.
-- A submission that seems to fix something is run once more with *sabotaged* tests (`sabotage`): all that it fixed, and
-  a sample of the others, drawn anew for each run. Each must then fail. This detects code that makes chosen tests or all
+- A submission that seems to fix something is run once more with *sabotaged* tests (`sabotage`), in forks of the same
+  pytest (`forked`) or separately: all that it fixed, and a sample of the others, drawn anew for each run. Each must
+  then fail. This detects code that makes chosen tests or all
   tests pass, values that equal everything, and printed results.
 - Among the sabotaged tests are copies that fail with the original failure's type and message, so that code that hides a
   failure by its message hides these, too.

@@ -81,7 +81,7 @@ class TestPhases:
                 return None  # pytest runs the tests of this process
             status = wait(child, 2 * elapsed + EXTRA_SECONDS if number else None)
             if number == 0:
-                first_status, elapsed = status, time.monotonic() - began
+                first_status, elapsed = status or 0, time.monotonic() - began
             alone = end_children(before)
             self.ended(number)
             if status is None or not alone or not files.restore():
@@ -162,6 +162,8 @@ class FileState:
     def restore(self) -> bool:
         """Removes new files and folders; returns False if that fails or an old one has changed."""
         now = self.scan()
+        if now == self.before:
+            return True
         for path in sorted((path for path in now if path not in self.before), reverse=True):
             with contextlib.suppress(OSError):
                 (os.rmdir if stat.S_ISDIR(now[path][0]) else os.unlink)(path)

@@ -90,7 +90,7 @@ def phases_of(job: dict[str, Any], root: str, seal: Any, reporter: Reporter) -> 
     """Returns the plugin that runs the job's phases in forks, whose answers it collects in `answers`."""
     module = module_of(job["plugin"], "phases")
 
-    class AnsweredPhases(module.TestPhases):  # type: ignore[misc, name-defined]
+    class AnsweredPhases(module.TestPhases):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__({"folder": root, "roots": [], "phases": job["phases"]}, seal, reporter)
             self.answers: list[bytes] = []
