@@ -1,5 +1,6 @@
 """VirtualHome, version 1 of drawn homes: ordered goals, splits, common sense, players and texts."""
 
+import dataclasses
 import random
 import re
 from collections import deque
@@ -167,7 +168,9 @@ def test_the_second_of_two_preferences_ends_the_task_and_earns_half_of_its_part(
         if not better:  # plan for the second option as if it were the first
             (choice,) = game.goal.parts[0]
             twisted = HouseholdGame(game.drawn, nearsighted=True, full_view=False)
-            goal = type(game.goal)(game.goal.text, ((choice._replace(options=choice.options[::-1]),),), ("prefer",))
+            goal = type(game.goal)(
+                game.goal.text, ((dataclasses.replace(choice, options=choice.options[::-1]),),), ("prefer",)
+            )
             twisted.tracker = OrderedTracker(twisted.engine, goal)
         while not over:
             command = env.expert() if better else twisted.plan()[1]
@@ -227,7 +230,7 @@ def test_no_game_ends_within_four_commands(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_splits_share_no_home_no_sentence_and_no_structure(level):
-    found = {"train": set(), "test": set(), "valid": set()}
+    structures = {"train": set(), "test": set(), "valid": set()}
     sentences = {"train": set(), "test": set(), "valid": set()}
     for start, number in ((0, 15), (TEST, 6), (2 * TEST, 3)):
         for seed in range(start, start + number):
@@ -236,11 +239,11 @@ def test_splits_share_no_home_no_sentence_and_no_structure(level):
             form = structure(drawn.goal, drawn.home.start, drawn.home.things)
             assert split_of(form) == split
             assert layout(drawn.plan, settings_of(level).rooms, "train").split == split
-            found[split].add(form)
+            structures[split].add(form)
             text = drawn.goal.text.lower().removeprefix("first ")
             sentences[split].update(text.rstrip(".").split(". then "))
             assert all(split_of(sentence) == split for sentence in text.rstrip(".").split(". then "))
-    for kinds in (found, sentences):
+    for kinds in (structures, sentences):
         assert kinds["train"].isdisjoint(kinds["test"]) and kinds["train"].isdisjoint(kinds["valid"])
         assert kinds["test"].isdisjoint(kinds["valid"])
 
@@ -412,7 +415,7 @@ def moved(values, new, indices):
 
 
 def small_home(drawn):
-    """The same game in a home with only the furniture that the goal mentions, or where its objects start."""
+    """Returns the game in a home with only the furniture that the goal mentions or where its objects start."""
     things, goal = drawn.home.things, drawn.goal
     keys = {key for part in goal.parts for c in conditions(part) for key in (c.x, c.y) if key in things}
     processes = {c.y for part in goal.parts for c in conditions(part) if c.kind == "mark"}

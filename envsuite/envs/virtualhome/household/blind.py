@@ -26,9 +26,9 @@ _OBJECT_CONDITIONS = ("mark", "in", "on", "held")
 def blind_commands(goal: OrderedGoal, max_steps: int) -> list[str]:
     """Returns commands that work through the goal's parts in order.
 
-    The goal does not say how objects are called in full, nor where they are: the script tries some names at some places
-    where people keep such things. Of the scripts that fit into `max_steps` it returns the one that most likely finds
-    all objects.
+    The goal states neither the full names of objects nor their places. The script tries some names at some places
+    where people keep such things. Among the scripts that fit into `max_steps`, the function returns the script with
+    the highest chance to find all objects.
     """
     scripts = [_Script(goal, guesses, probes) for guesses, probes in product(_GUESSES, _PROBES)]
     fitting = [script for script in scripts if len(script.commands) <= max_steps]
@@ -67,16 +67,16 @@ class _Script:
                 self.commands += [*_visit(key), f"sit on {key}"]
 
     def _add_choice(self, choice: Choice, closed: list[Condition]) -> None:
-        option = choice.options[0]
-        noun = noun_of(option[0].x)
-        if not choice.ranked and any(noun_of(other[0].x) != noun for other in choice.options):
+        first = choice.options[0]
+        noun = noun_of(first[0].x)
+        if not choice.ranked and any(noun_of(option[0].x) != noun for option in choice.options):
             noun_list = _members(noun)
         else:
             noun_list = [noun]
-        self._add_object(_names(noun_list), choice.count, [*option, *closed])
+        self._add_object(_names(noun_list), choice.count, [*first, *closed])
 
-    def _add_object(self, names: list[str], count: int, wanted: list[Condition]) -> None:
-        """Adds the search for `count` objects of some names, and what is to be done with them."""
+    def _add_object(self, names: list[str], count: int, conditions: list[Condition]) -> None:
+        """Adds the search for `count` objects of some names, and the commands that use them."""
         tried = names[: self.guesses * count]
         places = _places(noun_of(names[0]))
         best = sorted(places, key=lambda pair: -places[pair])[: self.probes]
@@ -86,13 +86,13 @@ class _Script:
             for key in (key for where, key in best if where == room):
                 opening = [f"open {key}"] if furniture_spec(key).get("door") else []
                 self.commands += [f"go to {key}", *opening, *(f"take {name}" for name in tried)]
-        self.commands += self._use(tried, wanted)
+        self.commands += self._use(tried, conditions)
 
-    def _use(self, names: list[str], wanted: Iterable[Condition]) -> list[str]:
+    def _use(self, names: list[str], conditions: Iterable[Condition]) -> list[str]:
         """Returns commands that treat the objects in hand as the conditions say and put them in place."""
-        wanted = list(wanted)
-        places = [c for c in wanted if c.kind in ("in", "on")]
-        marks = [c for c in wanted if c.kind == "mark"]
+        conditions = list(conditions)
+        places = [c for c in conditions if c.kind in ("in", "on")]
+        marks = [c for c in conditions if c.kind == "mark"]
         commands = []
         for number, mark in enumerate(marks):
             devices = [key for key in catalog()["things"] if furniture_spec(key).get("process") == mark.y]
@@ -101,7 +101,7 @@ class _Script:
             if places or number + 1 < len(marks):
                 use += [f"switch off {device}", f"open {device}", *(f"take {name}" for name in names)]
             commands += _wherever(device, use)
-        closed = [f"close {c.x}" for c in wanted if c.kind == "closed"]
+        closed = [f"close {c.x}" for c in conditions if c.kind == "closed"]
         for place in places:
             commands += _wherever(place.y, [f"open {place.y}", *_put(names, place.y), *closed])
         return [command for command in commands if not _pointless(command)]

@@ -165,8 +165,8 @@ class Draft:
             return list(self.layout.kinds.get(f"{before} at {slots[target]}", ()))
         first, *more = kind.split()
         keys = list(self.layout.kinds.get(first, ()))
-        for other in more:
-            keys = [key for key in keys if key in self.layout.kinds.get(other, ())]
+        for tag in more:
+            keys = [key for key in keys if key in self.layout.kinds.get(tag, ())]
         if first in ("put", "store"):
             items = [slots[letter] for letter in "abc" if letter in slots] + list(slots.get("k", ()))
             sorts = {sort_of(item) for item in items}
@@ -188,11 +188,11 @@ class Draft:
         if "k" in slots:
             count, kind = slots["count"], slots["kind"]
             if kind == "alike":
-                many = one = vocabulary()["plurals"][noun_of(slots["k"][0])]
+                plural = singular = vocabulary()["plurals"][noun_of(slots["k"][0])]
             else:
                 spec = vocabulary()["kinds"][kind]
-                many, one = spec["many"], spec.get("one", kind)
-            words["k"] = f"{_COUNTS[count]} {many}" if count > 1 else f"a {one}"
+                plural, singular = spec["many"], spec.get("one", kind)
+            words["k"] = f"{_COUNTS[count]} {plural}" if count > 1 else f"a {singular}"
         if "p" in slots:
             words["at"] = "in" if self._is_container(slots["p"]) else "on"
         text: str = vocabulary()["goals"][name]["text"].format(**words)
@@ -208,8 +208,8 @@ class Draft:
         preferences: list[Stage] = []
         for words in vocabulary()["goals"][name]["holds"]:
             ranked = words.startswith("prefer ")
-            kind, x, *rest = words.removeprefix("prefer ").split()
-            y = slots.get(rest[0], rest[0]) if rest else ""
+            kind, x, *second = words.removeprefix("prefer ").split()
+            y = slots.get(second[0], second[0]) if second else ""
             if kind == "at":
                 kind = "in" if self._is_container(y) else "on"
             if x == "k":
@@ -303,15 +303,15 @@ class Draft:
         free = [noun for noun in self.dice.shuffled(free) if self._usual(category(noun)).keys() - self.bare]
         number = settings.objects - len(self.items)
         alike = [noun for noun in free if category(noun) in sorts][: settings.distractors]
-        others = [*alike, *(noun for noun in free if noun not in alike)][: max(number, 0)]
-        for noun in others:
+        nouns_to_add = [*alike, *(noun for noun in free if noun not in alike)][: max(number, 0)]
+        for noun in nouns_to_add:
             item = self._named(noun)
             self.items[item] = ""
             thing = self._place(item, avoid=self.bare)
             if thing is None:
                 return False
             things[item] = thing
-        return len(others) == number
+        return len(nouns_to_add) == number
 
 
 def _ordered(things: dict[str, Thing]) -> list[Thing]:

@@ -1,6 +1,6 @@
 """VirtualHome, version 1 of drawn homes: household tasks that need a look around.
 
-Rooms, furniture, two hands and appliances are those of `mode=fixed` (`virtualhome/env.py`). What differs:
+Rooms, furniture, hands and appliances work as in `mode=fixed` (`virtualhome/env.py`). The differences are:
 
 * Objects start where people keep them, except for the share `surprise`, and goals ask for sensible places.
 * Goals can leave the choice ("put a drink on the desk"). With `logic` they also count ("two drinks"), negate ("leave
@@ -126,10 +126,10 @@ class HouseholdEnv(TextEnv):
         return {**task, "instance": self.objective}
 
     def metrics(self) -> dict[str, float]:
-        found = {"discounted_return": GAMMA ** (self.turn - 1) if self.success else 0.0}
+        values = {"discounted_return": GAMMA ** (self.turn - 1) if self.success else 0.0}
         if preferences := self.game.preferences:
-            found["preferred"] = sum(preferences) / len(preferences)
-        return found
+            values["preferred"] = sum(preferences) / len(preferences)
+        return values
 
     def get_state(self) -> Any:
         """Returns a snapshot: the seed of the home and the state of its game."""

@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Any
 
 from envsuite.envs.virtualhome.household.draft import DrawnHome
-from envsuite.envs.virtualhome.household.goals import SECOND_CHOICE, OrderedTracker
+from envsuite.envs.virtualhome.household.goals import SECOND_CHOICE, OrderedTracker, conditions
 from envsuite.envs.virtualhome.household.partial import SearchingExpert
 from envsuite.envs.virtualhome.household.planner import OrderedPlanner
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.text import REASONS, Offers, QuotedCommandParser, ShortNarrator
-from envsuite.envs.virtualhome.rules.engine import HomeAction, HomeState
+from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeState
 from envsuite.types import Outcome
 
 _LOOK_WORDS = ("look", "look around")
@@ -27,6 +27,8 @@ class HouseholdGame:
         self.full_view = full_view
         self._narrator = ShortNarrator(self.engine)
         self._list_offers = Offers(self.engine)
+        # Walking changes nothing but the room, so most parts are not checked after it.
+        self._room_matters = [any(c.kind == "room" for c in conditions(part)) for part in drawn.goal.parts]
         self.begin()
 
     @cached_property
@@ -41,7 +43,8 @@ class HouseholdGame:
     def begin(self) -> str:
         """Restores the initial state and returns its text."""
         self.state = self.engine.start
-        self.part, self.earned, self.preferences = 0, 0.0, ()
+        self.part, self.earned = 0, 0.0
+        self.preferences: tuple[bool, ...] = ()
         self.reached = self.tracker.reached(self.state, 0, 0)
         self.history: list[tuple[HomeState, int]] = [(self.state, 0)]
         self._expert: SearchingExpert | None = None
@@ -67,6 +70,12 @@ class HouseholdGame:
         after, error = self.engine.apply(self.state, action)
         if error:
             return Outcome(REASONS[error], valid=False)
+        if action.verb == WALK and not self._room_matters[self.part]:
+            self.state = after
+            self.history.append((after, self.part))
+            self._offers = self._list_offers(after)
+            text = self._narrator.everything(after) if self.full_view else self._narrator.news(after, action)
+            return Outcome(text)
         before, part = self.progress, self.part
         self._arrive(after)
         parts = len(self.goal.parts)

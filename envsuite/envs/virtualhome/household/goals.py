@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import NamedTuple
 
 from envsuite.envs.virtualhome.rules.engine import HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Stage, milestones, predicate
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """Requires that `count` of the `options` hold, each a conjunction; `ranked`: the first option is worth more."""
 
     count: int
@@ -49,18 +49,13 @@ class OrderedGoal:
 
 
 def conditions(part: Part) -> Iterator[Condition]:
-    """Yields every condition of a part, those of all options included."""
+    """Yields every condition of a part, including all options of its choices."""
     for requirement in part:
         if isinstance(requirement, Choice):
             for option in requirement.options:
                 yield from option
         else:
             yield requirement
-
-
-def keys_of(found: Iterator[Condition]) -> frozenset[str]:
-    """Returns the keys of the rooms and things in some conditions."""
-    return frozenset(key for c in found for key in ((c.x,) if c.kind == "mark" else (c.x, c.y)) if key)
 
 
 def groundings(part: Part) -> list[Stage]:

@@ -71,7 +71,7 @@ def layout(plan: int, rooms: int, split: str) -> Layout:
     things: dict[str, Thing] = {}
     kinds: dict[str, list[str]] = {"room": list(room_names)}
     specs = catalog()["things"]
-    # Seats come last: each stands in the room of what it faces.
+    # Seats come last, because a seat is in the room of the thing that it faces.
     for key in sorted(specs, key=lambda key: "faces" in specs[key]):
         spec = specs[key]
         present = dice.chance(spec.get("chance", 1.0))

@@ -34,7 +34,7 @@ from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Stag
 from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, _Reduced
 
 ANYWHERE = 0.01
-"""weight of furniture where people do not keep an object, beside those of `usual_places`"""
+"""weight of furniture where people do not keep an object; `usual_places` has the weights of all other furniture"""
 
 
 class SearchingExpert:
@@ -79,8 +79,8 @@ class SearchingExpert:
             return True
         return bit in self._objects if bit & home.movable else bool(home.room_of[bit] in self._rooms)
 
-    def _devices(self, found: Iterable[Condition]) -> set[str]:
-        processes = {c.y for c in found if c.kind == "mark"}
+    def _devices(self, needed: Iterable[Condition]) -> set[str]:
+        processes = {c.y for c in needed if c.kind == "mark"}
         return {key for key, thing in self.engine.home.things.items() if thing.process in processes}
 
     def _furniture(self, part: Part) -> set[str]:

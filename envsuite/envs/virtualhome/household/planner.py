@@ -95,8 +95,8 @@ class OrderedPlanner(HouseholdPlanner):
         home = self.engine.home
         mentioned = sum({home.bit[key] for key in goal.keys if key in home.rooms})
         rooms = s.room | mentioned | sum({home.room_of[bit] for bit in home.bits(places & ~home.movable)})
-        found = [room for room in home.bits(rooms) if home.fixed_in[room] & home.surface]
-        return found or home.room_bits
+        rooms_with_surface = [room for room in home.bits(rooms) if home.fixed_in[room] & home.surface]
+        return rooms_with_surface or home.room_bits
 
     def _also_relevant(self, s: HomeState, goal: OrderedGoal) -> frozenset[str]:
         """Returns the objects that already meet an option of a choice, and all on or in places to be left bare."""

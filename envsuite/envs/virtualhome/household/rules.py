@@ -13,6 +13,12 @@ class HouseholdEngine(FixedEngine):
     """Fixed rules in which nobody walks to a loose thing."""
 
     def apply(self, s: HomeState, action: HomeAction, seen: int | None = None) -> tuple[HomeState, str]:
-        if action.verb == WALK and action.x & self.home.movable:
-            return s, "LOOSE"
+        verb, x, y = action
+        if verb == WALK:
+            home = self.home
+            if x & home.movable:
+                return s, "LOOSE"
+            if not x & (home.room_mask | home.fixed_in[s.room]):
+                return s, "NOT_VISIBLE"
+            return self._walk(s, x, y)
         return super().apply(s, action, seen)

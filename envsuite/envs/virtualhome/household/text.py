@@ -141,6 +141,8 @@ class ShortNarrator:
             room: [bit for bit in home.bits(home.fixed_in[room]) if home.root[bit] == bit] for room in home.room_bits
         }
         self._pieces = {root: [root, *home.bits(mask & ~root)] for root, mask in home.at_root.items()}
+        self._plain: dict[tuple[int, int, int, bool], str] = {}  # texts of furniture without loose things
+        self._empty_rooms: dict[tuple[int, int, int], str] = {}  # texts of rooms without loose things in sight
         self._participles = [(process, PARTICIPLES[process]) for process in home.processes]
         self._rooms = {
             room: "Other rooms: " + ", ".join(home.nouns[other] for other in home.room_bits if other != room) + "."
@@ -149,10 +151,17 @@ class ShortNarrator:
 
     def room(self, s: HomeState) -> str:
         """Returns the furniture of the player's room, and the loose things that can be seen from here."""
-        loose = self._loose(s)
         everything = not self.engine.nearsighted
+        loose = self._loose(s) if everything or s.near else {}
+        mask = self.engine.home.fixed_in[s.room]
+        key = s.room, s.open & mask, s.power & mask
+        if not loose and (text := self._empty_rooms.get(key)):
+            return text
         roots = [self._root(s, root, loose, everything or root == s.near) for root in self._roots[s.room]]
-        return f"Here: {'; '.join(roots)}."
+        text = f"Here: {'; '.join(roots)}."
+        if not loose:
+            self._empty_rooms[key] = text
+        return text
 
     def spot(self, s: HomeState) -> str:
         """Returns the furniture at which the player stands, with the loose things there."""
@@ -214,8 +223,16 @@ class ShortNarrator:
         return " ".join([word for process, word in self._participles if self.engine.marked(s, bit, process)] + [noun])
 
     def _root(self, s: HomeState, root: int, loose: dict[int, list[str]], seen: bool, stated: bool = False) -> str:
+        mask = self.engine.home.at_root[root]
+        plain = not seen or not any(bit & mask for bit in loose)
+        key = root, s.open & mask, s.power & mask, stated
+        if plain and (text := self._plain.get(key)):
+            return text
         pieces = [self._piece(s, bit, loose, seen, stated) for bit in self._pieces[root]]
-        return f"{pieces[0]} with {listing(pieces[1:])}" if len(pieces) > 1 else pieces[0]
+        text = f"{pieces[0]} with {listing(pieces[1:])}" if len(pieces) > 1 else pieces[0]
+        if plain:
+            self._plain[key] = text
+        return text
 
     def _piece(self, s: HomeState, bit: int, loose: dict[int, list[str]], seen: bool, stated: bool) -> str:
         home = self.engine.home

@@ -17,11 +17,12 @@ def vocabulary() -> dict[str, Any]:
 
 
 def goal_classes(unseen: bool | None = None) -> tuple[str, ...]:
-    """Returns all goal classes, or only those that are (`unseen=True`) or are not held out of training."""
+    """Returns all goal classes, the held-out ones (`unseen=True`), or the ones of training (`unseen=False`)."""
     classes = vocabulary()["goals"].items()
     return tuple(name for name, spec in classes if unseen is None or spec.get("unseen", False) == unseen)
 
 
+@cache
 def needs_objects(name: str) -> int:
     """Returns the number of loose objects that a goal of a class needs in the home."""
     spec = vocabulary()["goals"][name]
@@ -64,7 +65,7 @@ def category(noun: str) -> str:
 
 @cache
 def nouns(sort: str, unseen: bool) -> tuple[str, ...]:
-    """Returns the nouns of a category ('*': of all) that training has, or those that it never has."""
+    """Returns the nouns of a category ('*': of all): the held-out ones (`unseen`) or the ones of training."""
     goods = catalog()["goods"]
     names = [item for key in (goods if sort == "*" else (sort,)) for item in goods[key]["unseen" if unseen else "seen"]]
     return tuple(names)
@@ -84,7 +85,7 @@ def sensible_places(sort: str) -> frozenset[str]:
 
 @cache
 def rooms_for(furniture: str) -> tuple[str, ...]:
-    """Returns the rooms in which a piece of furniture can stand in some home."""
+    """Returns the rooms in which homes can have a piece of furniture."""
     spec = furniture_spec(furniture)
     for support in (spec.get("on"), spec.get("faces")):
         if support:
@@ -94,7 +95,7 @@ def rooms_for(furniture: str) -> tuple[str, ...]:
 
 @cache
 def furniture_spec(furniture: str) -> dict[str, Any]:
-    """Returns the catalog's entry; an unseen appliance has the uses of the one that it replaces (`key`)."""
+    """Returns the catalog's entry; an unseen appliance has the uses of the appliance that it replaces (`key`)."""
     things: dict[str, Any] = catalog()["things"]
     spec: dict[str, Any] = things[furniture]
     return {**things[spec["for"]], **spec, "key": spec["for"]} if "for" in spec else {**spec, "key": furniture}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from envsuite.envs.virtualhome.rules.engine import HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
@@ -89,6 +89,17 @@ def milestones(home: Home, stage: Stage) -> list[Condition]:
         if c.kind != "closed" or len(stage) == 1:  # a closed door counts only as a condition on its own
             conditions.append(c)
     return list(dict.fromkeys(conditions))
+
+
+class Tracker(Protocol):
+    """Counts the stages of a goal, command by command."""
+
+    goal: Any
+
+    @property
+    def last(self) -> int: ...
+    def step(self, before: HomeState, after: HomeState, stage: int) -> tuple[HomeState, int]: ...
+    def advance(self, s: HomeState, stage: int) -> int: ...
 
 
 class GoalTracker:

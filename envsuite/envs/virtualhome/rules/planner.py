@@ -11,11 +11,10 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal
+from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal, Tracker
 from envsuite.envs.virtualhome.rules.home import Home, Thing
 from envsuite.envs.virtualhome.rules.lower_bound import NEVER, LowerBound
 
@@ -29,7 +28,7 @@ class SearchTooLong(Exception):
 class HouseholdPlanner:
     """Shortest plans to one goal in one home; caches every state on a plan."""
 
-    def __init__(self, engine: FixedEngine, tracker: GoalTracker) -> None:
+    def __init__(self, engine: FixedEngine, tracker: Tracker) -> None:
         self.engine, self.tracker = engine, tracker
         self._reduced: dict[frozenset[str], _Reduced] = {}
         self._plans: dict[Node, tuple[int, HomeAction | None]] = {}
@@ -91,7 +90,7 @@ class _Reduced:
         engine: FixedEngine,
         goal: HouseholdGoal,
         keys: frozenset[str],
-        track: Callable[[FixedEngine], Any] | None = None,
+        track: Callable[[FixedEngine], Tracker] | None = None,
     ) -> None:
         """`track` builds a tracker that advances the goal's stages; default: a `GoalTracker`."""
         full_engine = engine.home
