@@ -57,6 +57,14 @@ def test_a_dish_is_chopped_grilled_gathered_and_served():
     assert state.served == 1 and state.hand == NOTHING and set(state.slots) == {NOTHING}
 
 
+def test_an_order_served_too_late_by_a_use_is_late():
+    service = small(Order(CHOPPED_TOMATO))
+    state = play(service, (CRATE, 0), BOARD, BOARD, RACK, BOARD)
+    served = service.perform(state, station(service, HATCH))
+    for deadline, late in ((served.time, False), (served.time - 1, True)):
+        assert Service(service.layout, [Order(CHOPPED_TOMATO, deadline)], RULES).is_late(state, served) is late
+
+
 def test_the_hatch_takes_only_the_exact_dish():
     service = small()
     state = play(service, (CRATE, 0), BOARD, BOARD, RACK, BOARD)

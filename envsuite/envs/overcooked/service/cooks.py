@@ -175,8 +175,8 @@ def wins(service: Service, uses: Iterable[int]) -> bool:
     """Returns True if whole uses of stations serve every order by its deadline."""
     state = service.start()
     for number in uses:
-        state = service.perform(state, number)
-        if service.expired(state) >= 0:
+        before, state = state, service.perform(state, number)
+        if service.is_late(before, state):
             return False
         if state.served == service.all:
             return True
