@@ -62,7 +62,7 @@ def test_an_order_served_too_late_by_a_use_is_late():
     state = play(service, (CRATE, 0), BOARD, BOARD, RACK, BOARD)
     served = service.perform(state, station(service, HATCH))
     for deadline, late in ((served.time, False), (served.time - 1, True)):
-        assert Service(service.layout, [Order(CHOPPED_TOMATO, deadline)], RULES).is_late(state, served) is late
+        assert Service(service.layout, [Order(CHOPPED_TOMATO, deadline)], RULES).served_late(state, served) is late
 
 
 def test_the_hatch_takes_only_the_exact_dish():

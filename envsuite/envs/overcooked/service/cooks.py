@@ -176,7 +176,7 @@ def wins(service: Service, uses: Iterable[int]) -> bool:
     state = service.start()
     for number in uses:
         before, state = state, service.perform(state, number)
-        if service.is_late(before, state):
+        if service.expired(state) >= 0 or service.served_late(before, state):
             return False
         if state.served == service.all:
             return True

@@ -77,13 +77,10 @@ class Service:
                 return i
         return -1
 
-    def is_late(self, before: State, after: State) -> bool:
-        """Returns True if an order missed its deadline in a use of a station, even if that use served it."""
-        for i, order in enumerate(self.orders):
-            open_before, open_after = not before.served >> i & 1, not after.served >> i & 1
-            if open_before and after.time >= order.deadline + (not open_after):
-                return True
-        return False
+    def served_late(self, before: State, after: State) -> bool:
+        """Tests whether an order was served between two states, the latter right after serving, and too late."""
+        served = after.served & ~before.served
+        return any(order.deadline < after.time for i, order in enumerate(self.orders) if served >> i & 1)
 
     def step(self, state: State, direction: int) -> State:
         """Returns the state after one step of time: a move, the use of a station, or nothing (STAY)."""

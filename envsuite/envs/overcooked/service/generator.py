@@ -125,7 +125,7 @@ def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnServ
     Each order may be served `slack` later than in the plan. A cook that takes longer than the last deadline misses one,
     so the plan is limited to a time that leaves this slack before the fastest greedy cook is done.
     """
-    service = Service(layout, map(Order, dishes), settings.rules)
+    service = Service(layout, [Order(dish) for dish in dishes], settings.rules)
     sequences = permutations(range(len(dishes)))
     lost = [serving_times(service, next(scripts(service))), *(play_greedy(service, orders) for orders in sequences)]
     fastest = min(map(max, lost))
@@ -138,5 +138,6 @@ def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnServ
     if not plan:
         return None
     deadlines = [int(time * (1 + settings.slack)) for time in serving_times(service, plan)]
-    service = Service(layout, map(Order, dishes, deadlines), settings.rules)
+    timed = [Order(dish, deadline) for dish, deadline in zip(dishes, deadlines, strict=True)]
+    service = Service(layout, timed, settings.rules)
     return None if any(wins(service, uses) for uses in scripts(service)) else DrawnService(service, tuple(plan))

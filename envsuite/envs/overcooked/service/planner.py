@@ -56,7 +56,7 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
     Returns [] if `effort` expanded states lead to no such plan.
     """
     orders, perform = service.all, service.perform
-    estimate, candidates, is_late = outlook.estimate, outlook.candidates, service.is_late
+    estimate, candidates, expired = outlook.estimate, outlook.candidates, service.expired
     heap: list[tuple[float, int, State, Any]] = [(0.0, 0, start, None)]
     seen = {start[:5]: start.time}
     limit += 1
@@ -72,7 +72,9 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
             for number in numbers:
                 after = perform(after, number)
             key = after[:5]
-            if after.time >= min(limit, seen.get(key, NEVER)) or is_late(state, after):
+            if after.time >= min(limit, seen.get(key, NEVER)) or expired(after) >= 0:
+                continue
+            if service.served_late(state, after):
                 continue
             if after.served == orders:
                 limit, best = after.time, (numbers, path)
