@@ -7,13 +7,14 @@ The package imports no torch, so that a bad recipe is rejected before anything s
 from __future__ import annotations
 
 from baselines.configs.actor_critic import NTPO, POAD, PPO, TWOSOME, DualGAE, Rates
-from baselines.configs.groups import GRPO, RLOO, GiGPO, GroupConfig
+from baselines.configs.groups import GRPO, HGPO, RLOO, GiGPO, GroupConfig
 from baselines.configs.model import ModelConfig, SFTConfig
 from baselines.configs.update import SFT, UpdateConfig
 
 __all__ = [
     "CONFIGS",
     "GRPO",
+    "HGPO",
     "NTPO",
     "POAD",
     "PPO",
@@ -39,5 +40,6 @@ CONFIGS: dict[str, type[UpdateConfig]] = {
     "grpo": GRPO,
     "rloo": RLOO,
     "gigpo": GiGPO,
+    "hgpo": HGPO,
 }
 """Settings of each algorithm."""

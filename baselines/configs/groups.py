@@ -1,11 +1,11 @@
-"""Settings of the algorithms that compare the episodes of one game: GRPO, RLOO and GiGPO."""
+"""Settings of the algorithms that compare the episodes of one game: GRPO, RLOO, GiGPO and HGPO."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from baselines.configs.ranges import AdvantageScope, Aggregation, Count, NonNegative, Range, Share
+from baselines.configs.ranges import AdvantageScope, Aggregation, Count, Natural, NonNegative, Range, Share
 from baselines.configs.update import UpdateConfig
 from envsuite.errors import UsageError
 from envsuite.types import Shaping
@@ -91,3 +91,22 @@ class GiGPO(GroupConfig):
         """Returns None unless both advantages, of the episode's sum and of the return-to-go, use
         one discount."""
         return Shaping(1.0) if self.gamma == 1 or not self.omega else None
+
+
+@dataclass(frozen=True)
+class HGPO(GroupConfig):
+    """Hierarchy-of-groups policy optimisation: turns compared by observation and by history."""
+
+    gamma: Share = 0.95
+    """Discount of the return-to-go by which turns are compared."""
+    history: Natural = 2
+    """Most earlier observations that compared turns must share; 0: the present observation alone."""
+    alpha: NonNegative = 1.0
+    """Exponent of the weights: a level with k earlier observations weighs (k + 1)**alpha."""
+    std: bool = True
+    """Divide by the standard deviation of the turns that are compared."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma)

@@ -17,7 +17,19 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines import configs  # noqa: E402
-from baselines.algorithms import actor_critic, dual_gae, gigpo, grpo, ntpo, poad, ppo, rloo, sft, twosome  # noqa: E402
+from baselines.algorithms import (  # noqa: E402
+    actor_critic,
+    dual_gae,
+    gigpo,
+    grpo,
+    hgpo,
+    ntpo,
+    poad,
+    ppo,
+    rloo,
+    sft,
+    twosome,
+)
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.networks import prefix_sharing  # noqa: E402
@@ -319,11 +331,11 @@ def test_twosome(normalisation, normalise):
 # -----------------------------------------------------------------------------------------------------
 
 
-def check_group_method(algorithm, config, advantages_of):
+def check_group_method(algorithm, config, advantages_of, plays=GROUPS):
     """One update of a method without a critic; `advantages_of` maps rewards [E][T] to advantages
     [E][T]."""
     model = hand.tiny_model(reference=True)
-    runs = hand.trajectories(model, GROUPS)
+    runs = hand.trajectories(model, plays)
     behind = hand.frozen_copy(model.reference.frozen)
     rewards = [[turn.reward for turn in run.turns] for run in runs]
     if config.kl_in == "reward":
@@ -336,6 +348,16 @@ def check_group_method(algorithm, config, advantages_of):
 
 
 OWNERS = [play.seed for play in GROUPS]
+PAST_GROUPS = [
+    Play([[4, 6], [5, 1, 8], [9]], [0.3, 1.0, -0.2], "aba", 0, 0),
+    Play([[9], [2, 10, 6], [7, 3]], [-0.2, 0.5, 0.4], "abb", 0, 1),
+    Play([[12, 1, 4, 8], [3], [6, 1]], [0.0, -0.7, 0.8], "aba", 0, 2),
+    Play([[5, 5, 2], [10]], [0.6, 0.35], "ca", 1, 0),
+    Play([[1, 7], [11, 3]], [-0.1, 0.25], "ba", 1, 1),
+    Play([[8], [6, 6, 4]], [0.9, 0.15], "ba", 1, 2),
+]
+"""pasts of one and two turns that occur again, and turns whose observation alone does"""
+PASTS = [list(play.seen) for play in PAST_GROUPS]
 GROUP = {"group_size": 3, "kl_coef": 0.2, **OPEN}
 
 
@@ -404,6 +426,15 @@ def test_gigpo_logs_the_share_of_turns_whose_anchor_occurs_again_in_their_group(
     generator = torch.Generator().manual_seed(0)
     log = gigpo.update(UpdateInput(model, Optimisers(model, config), runs, config, generator, (), step=0))
     assert log["shared_anchors"] == pytest.approx(10 / 12)
+
+
+@pytest.mark.parametrize("kl_in", ["loss", "reward"])
+@pytest.mark.parametrize("std", [True, False])
+@pytest.mark.parametrize("history", [0, 1, 3])
+def test_hgpo(history, std, kl_in):
+    config = configs.HGPO(gamma=0.6, history=history, alpha=1.7, std=std, kl_in=kl_in, **GROUP)
+    scored = lambda rewards: formulas.hierarchy_of_groups(rewards, PASTS, OWNERS, 0.6, history, 1.7, std)
+    check_group_method(hgpo, config, scored, PAST_GROUPS)
 
 
 # ---- on demonstrations

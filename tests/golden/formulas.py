@@ -162,6 +162,39 @@ def group_in_group(
     return episode, step, total
 
 
+def hierarchy_of_groups(
+    rewards: Sequence[Sequence[float]],
+    states: Sequence[Sequence[Hashable]],
+    groups: Sequence[Hashable],
+    gamma: float,
+    history: int,
+    alpha: float,
+    scaled: bool,
+) -> Ragged:
+    """HGPO's advantages: for each turn the weighted mean of its standing at each length of shared history."""
+    returns = [returns_to_go(row, gamma) for row in rewards]
+
+    def peers(i: int, t: int, k: int) -> list[float]:
+        """Returns-to-go of the turns whose last k + 1 states are those of turn t of episode i."""
+        past = list(states[i][t - k : t + 1])
+        places = [(j, u) for j, row in enumerate(states) for u in range(k, len(row)) if groups[j] == groups[i]]
+        return [returns[j][u] for j, u in places if list(states[j][u - k : u + 1]) == past]
+
+    result = []
+    for i, row in enumerate(returns):
+        line = []
+        for t, value in enumerate(row):
+            terms = []
+            for k in range(min(history, t) + 1):
+                others = peers(i, t, k)
+                if len(others) > 1:
+                    deviation = np.std(others, ddof=1) + 1e-6 if scaled else 1.0
+                    terms.append(((1 + k) ** alpha, (value - np.mean(others)) / deviation))
+            line.append(float(sum(w * a for w, a in terms) / sum(w for w, _ in terms)) if terms else 0.0)
+        result.append(line)
+    return result
+
+
 # ---- losses ----------------------------------------------------------------------------------------
 
 
