@@ -121,16 +121,18 @@ profiles: dev  ## measure the costs of each family's environments for --dry-run 
 	$(BIN)/python -m harness.capacity.profile --write
 
 AS_USER = PATH=$(CURDIR)/$(BIN):$$PATH DOCKERD_FOR_ALL=1 .ci/dockerd .ci/as-user
-sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, the red team on noise labels, and the time of misdeeds
-	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
-	$(AS_USER) python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
+sandbox-proof: swerex-server  ## all proofs of the sandboxes as root, as an ordinary user and with Docker; continues after an interrupt
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.sandbox_proof play
 	@for program in sandbox_red_team sandbox_misdeeds; do \
 	  .ci/dockerd $(BIN)/python -m benchmarks.$$program play && $(AS_USER) python -m benchmarks.$$program play && \
 	  $(BIN)/python -m benchmarks.$$program page --markdown benchmarks/$$program.md || exit; done
+	$(BIN)/python -m benchmarks.sandbox_proof page --markdown benchmarks/sandbox_proof.md
 
-swerex-proof: dev  ## the swe-rex driver against a real server, which is installed in its own environment in build/swerex
+swerex-server: dev
 	@test -e build/swerex/.installed || { $(PYTHON) -m venv build/swerex && \
 	  build/swerex/bin/pip install -q 'swe-rex>=1.4' && touch build/swerex/.installed; }
+
+swerex-proof: swerex-server  ## the swe-rex driver against a real server, which is installed in its own environment in build/swerex
 	$(BIN)/python -m pytest -q tests/sandbox/test_swerex.py
 
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
@@ -210,4 +212,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

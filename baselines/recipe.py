@@ -71,16 +71,20 @@ class Generation:
 
     base_url: str = ""
     """Addresses such as http://gpu1:8000/v1, separated by commas; '' generates in this process."""
-    sync: Literal["lora", "disk"] = "lora"
-    """lora: vLLM loads the adapter | disk: SGLang loads the whole model."""
+    sync: Literal["lora", "disk", "reload"] = "lora"
+    """lora: vLLM loads the adapter | disk: SGLang loads the whole model | reload: vLLM loads it."""
     folder: str = ""
     """Folder for the weights, which servers must see under the same path; '': in the run's folder.
     """
     tolerance: Positive = 0.05
-    """Largest mean difference between the servers' and the trainer's log-probs over a batch, in
-    nats per token."""
+    """Largest mean difference between a server's and the trainer's log-probs in a batch, in nats per
+    token."""
+    checked: Natural = 16
+    """Replies of each server whose log-probs are compared, in every batch; 0: all."""
     timeout: Positive = 300.0
     """Seconds to wait for an answer."""
+    retries: Natural = 6
+    """Further attempts at a request that failed, each at the next server after a longer pause."""
     api_key_var: str = ""
     """Environment variable that holds the servers' key."""
 

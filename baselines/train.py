@@ -15,8 +15,10 @@ the bit). Entry point: `TrainingRun(...).train()`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metri
 from baselines.networks.model import Model
 from baselines.recipe import Recipe
 from baselines.run_log import Display, RunLog
-from envsuite.errors import UsageError
+from envsuite.errors import DataError, UsageError
 from harness.evaluate import Execution
 
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
@@ -95,6 +97,8 @@ class TrainingRun:
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.tuned = 0, 0, False
+        self.saved_at = 0
+        """The update at the last checkpoint; -1 if there is something to save before the first update."""
         self.tuning: dict[str, Any] | None = None
         """State of an unfinished fine-tuning."""
         self.best, self.success, self.evaluated_at = -1.0, -1.0, -1
@@ -119,8 +123,8 @@ class TrainingRun:
                 self._fine_tune()
             if recipe.trains_policy:
                 self._prepare_updates()
-                if self.update == 0 and self.evaluated_at < 0:
-                    self.evaluate()
+                if self.evaluated_at < self.update and (self.update == 0 or self._evaluates_after(self.update)):
+                    self.evaluate()  # also where servers were lost in it and the run is resumed
                 while not self._finished(self.update, self.spent):
                     self._step()
                     if self._evaluates_after(self.update):
@@ -178,6 +182,7 @@ class TrainingRun:
             self.spent += DEMONSTRATION_COST * len(distinct)
             self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
             self.collector.weights_changed()
+            self.saved_at = -1
         self.tuned, self.tuning = True, None
 
     def _prepare_updates(self) -> None:
@@ -195,7 +200,8 @@ class TrainingRun:
         """Plays one batch of episodes and learns from it."""
         asked = time.monotonic()
         staleness = int(self.ahead.pending)
-        batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage)
+        with self._saved_if_it_fails():
+            batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage)
         began = time.monotonic()
         outcomes = outcome_metrics(batch.ended)
         if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
@@ -203,7 +209,8 @@ class TrainingRun:
         unfinished = len(batch.learned) - len(batch.ended)
         spent = self.spent + EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
         if self._plays_ahead(spent):
-            self.ahead.begin(self.update + 1, self.stage)
+            with contextlib.suppress(DataError):  # servers load nothing: the next batch waits for them, and says so
+                self.ahead.begin(self.update + 1, self.stage)
         log = self._learn(batch)
         self.update, self.spent = self.update + 1, spent
         self.collector.weights_changed()
@@ -265,7 +272,8 @@ class TrainingRun:
         Replies are greedy unless `acting.eval_temperature` says otherwise.
         """
         began = time.monotonic()
-        scored, gap = self.collector.evaluation()
+        with self._saved_if_it_fails():
+            scored, gap = self.collector.evaluation()
         metrics = evaluation_metrics(scored)
         self.log.write(
             {
@@ -286,6 +294,16 @@ class TrainingRun:
         return self.success
 
     # ---- Files ----
+
+    @contextlib.contextmanager
+    def _saved_if_it_fails(self) -> Iterator[None]:
+        """Saves the updates since the last checkpoint if a rollout fails: its weights are sound."""
+        try:
+            yield
+        except DataError:
+            if collectives.size() == 1 and self.update > self.saved_at:
+                self.save()
+            raise
 
     def save(self) -> None:
         """Replaces the checkpoint and the exported model; a crash leaves the old ones or the new
@@ -312,6 +330,7 @@ class TrainingRun:
         self._export("model")
         if self.recipe.model.lora_rank:
             self._export("adapter", adapter=True)
+        self.saved_at = self.update
 
     def _export(self, name: str, adapter: bool = False) -> None:
         weights = self.model.gathered_state(adapter)
@@ -333,6 +352,6 @@ class TrainingRun:
         self.generator.set_state(state["generator"])
         self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
         self.success, self.evaluated_at = state["success"], state["evaluated_at"]
-        self.stage = state["stage"]
+        self.stage, self.saved_at = state["stage"], state["update"]
         self.collector.streams = [fixed_turns.EpisodeStream.of_state(stream) for stream in state["streams"]]
         self.log.truncate(state["lines"])

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,12 @@ def fingerprint(*programs: Path) -> str:
     sandbox = sorted(packages.INSIDE.parent.rglob("*.py"))
     paths = [*programs, *sandbox, GAME / "runner.py", GAME / "scoring.py"]
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+
+
+def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 class ResultJournal:

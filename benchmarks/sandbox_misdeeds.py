@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 
 from benchmarks.sandbox import submission
-from benchmarks.sandbox_journal import USERS, ResultJournal, run, user
+from benchmarks.sandbox_journal import USERS, ResultJournal, run, table, user
 from envsuite.envs.datascicoding import scoring
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Pool
@@ -25,6 +25,7 @@ from envsuite.sandbox.protocol import Limits
 JOURNAL = Path("build/sandbox_misdeeds.jsonl")
 LIMITS = Limits(seconds=4.0)
 BOUND = 1.5
+TOTALS = ("driver", "user", "misdeeds", "failed attempts", "counted, at most", "by the clock, at most")
 BURN = "end = time.monotonic() + 0.02\n            while time.monotonic() < end: pass\n            os._exit(0)"
 MISDEEDS = {
     "a forged score": 'import os\nos.write(3, b\'{"verdict": "ok", "auc": 1.0}\\n\' + b\'x\' * 16)\nos._exit(0)',
@@ -59,6 +60,14 @@ MISDEEDS = {
         f"    if os.fork() == 0:\n        while True:\n            if os.fork():\n                try: os.wait()\n"
         f"                except ChildProcessError: pass\n                continue\n            {BURN}\n"
         "try: os.nice(19)\nexcept OSError: pass\nwhile True: pass"
+    ),
+    "children whose time nobody collects": (
+        "import ctypes, os, time\nclass Action(ctypes.Structure):\n"
+        "    _fields_ = [('handler', ctypes.c_void_p), ('mask', ctypes.c_ulong * 16), ('flags', ctypes.c_int)]\n"
+        "ctypes.CDLL(None).sigaction(17, ctypes.byref(Action(flags=2)), None)  # SA_NOCLDWAIT\nfor _ in range(8):\n"
+        "    if os.fork() == 0:\n        while True:\n            if os.fork():\n"
+        f"                try: os.wait()\n                except ChildProcessError: pass\n                continue\n"
+        f"            {BURN}\ntry: os.nice(19)\nexcept OSError: pass\nwhile True: pass"
     ),
     "its own output read before the sandbox does": (
         "import os, time\ntry: read = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)\n"
@@ -104,21 +113,30 @@ def _key(misdeed: str, driver: str, name: str) -> tuple[str, str, str, int]:
     return misdeed, driver, name, zlib.crc32(MISDEEDS[misdeed].encode())
 
 
-def write_page(journal: ResultJournal) -> tuple[str, bool]:
-    """Returns the page, and True if a misdeed did not fail or was counted with more than the bound."""
-    totals, rows = [], []
+def totals(journal: ResultJournal) -> tuple[list[list[str]], bool]:
+    """Returns a row of `TOTALS` per driver and user, and True if a misdeed did not fail or was counted with more than
+    the bound.
+    """
+    rows = []
     over = False
     for driver in drivers.SAFE:
         for name in USERS:
             keys = [_key(misdeed, driver, name) for misdeed in MISDEEDS]
             results = [journal.results[key] for key in keys if key in journal.results]
             if not results:
-                totals.append([driver, name, "0", "", "", ""])
+                rows.append([driver, name, "0", "", "", ""])
                 continue
             failed = sum(result["verdict"] != "ok" for result in results)
             largest = [max(result[figure] for result in results) for figure in ("counted", "wall")]
             over |= failed < len(results) or largest[0] > BOUND
-            totals.append([driver, name, f"{len(results)}", f"{failed}", *(f"{value:.2f}" for value in largest)])
+            rows.append([driver, name, f"{len(results)}", f"{failed}", *(f"{value:.2f}" for value in largest)])
+    return rows, over
+
+
+def write_page(journal: ResultJournal) -> tuple[str, bool]:
+    """Returns the page, and True if a misdeed did not fail or was counted with more than the bound."""
+    summary, over = totals(journal)
+    rows = []
     for misdeed in MISDEEDS:
         for driver in drivers.SAFE:
             for name in USERS:
@@ -135,16 +153,11 @@ includes killing and cleaning up and, on a busy machine, waiting for other progr
 
 ## Largest shares of the limit per driver and user
 
-{_table(["driver", "user", "misdeeds", "failed attempts", "counted, at most", "by the clock, at most"], totals)}
+{table(TOTALS, summary)}
 ## Each misdeed
 
-{_table(["misdeed", "driver", "user", "verdict", "counted", "by the clock", "load average"], rows)}"""
+{table(["misdeed", "driver", "user", "verdict", "counted", "by the clock", "load average"], rows)}"""
     return page, over
-
-
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

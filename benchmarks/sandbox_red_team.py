@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.sandbox_journal import USERS, ResultJournal, run, user
+from benchmarks.sandbox_journal import USERS, ResultJournal, run, table, user
 from envsuite.envs.datascicoding import scoring
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
@@ -24,6 +24,7 @@ from tests.sandbox import red_team
 JOURNAL = Path("build/sandbox_red_team.jsonl")
 SEEDS = {0: 1, 1: 2}
 """tables per exploit, driver and user: version 0 has the paper's halves, version 1 a holdout"""
+TOTALS = ("driver", "user", "exploits tried", "held", "broken", "attacks played", "attacks planned")
 ERRORS = 4.0
 """standard errors of chance beyond which an exploit counts as broken"""
 
@@ -64,18 +65,23 @@ def _keys(driver: str, name: str) -> list[tuple[str, str, str, int, int]]:
     return sorted(keys, key=lambda key: (key[4], -key[3]))  # what an interrupt leaves is spread evenly
 
 
-def write_page(journal: ResultJournal) -> tuple[str, int]:
-    """Returns the page, and the number of broken exploits."""
-    totals, rows, sums = [], [], []
-    broken = 0
+def totals(journal: ResultJournal) -> list[list[str | int]]:
+    """Returns a row of `TOTALS` per driver and user."""
+    rows: list[list[str | int]] = []
     for driver in drivers.SAFE:
         for name in USERS:
             states = [_state(journal, exploit, [(driver, name)]) for exploit in red_team.EXPLOITS]
             tried = [state for state in states if state is not None]
-            lost = sum(not held for held, _ in tried)
-            broken += lost
-            episodes = sum(key in journal.results for key in _keys(driver, name))
-            totals.append([driver, name, len(tried), len(tried) - lost, lost, episodes])
+            broken = sum(not held for held, _ in tried)
+            keys = _keys(driver, name)
+            played = sum(key in journal.results for key in keys)
+            rows.append([driver, name, len(tried), len(tried) - broken, broken, played, len(keys)])
+    return rows
+
+
+def write_page(journal: ResultJournal) -> tuple[str, int]:
+    """Returns the page, and the number of broken exploits."""
+    rows, sums = [], []
     places = [(driver, name) for driver in drivers.SAFE for name in USERS]
     for exploit in red_team.EXPLOITS:
         for place in places:
@@ -100,11 +106,12 @@ next pays. The last three exploits play the variant `features`, whose programs g
 holdout, so that exploit is not played on the halves. A program that failed has no score.
 """
     page = f"# DataSciCoding: red team on noise labels\n\n{notes}\n## Attacks per driver and user\n\n"
-    page += _table(["driver", "user", "exploits tried", "held", "broken", "episodes"], totals)
+    summary = totals(journal)
+    page += table(TOTALS, summary)
     columns = ["paper's halves", "holdout: shown to the player", "holdout: what counts", "tables with a holdout"]
-    page += "\n## Each exploit, over all drivers and users\n\n" + _table(["exploit", *columns], sums)
-    page += "\n## Each exploit, driver and user\n\n" + _table(["exploit", "driver", "user", *columns], rows)
-    return page, broken
+    page += "\n## Each exploit, over all drivers and users\n\n" + table(["exploit", *columns], sums)
+    page += "\n## Each exploit, driver and user\n\n" + table(["exploit", "driver", "user", *columns], rows)
+    return page, sum(int(row[4]) for row in summary)
 
 
 def _state(journal: ResultJournal, exploit: str, places: list[tuple[str, str]]) -> tuple[bool, list[str]] | None:
@@ -131,11 +138,6 @@ def _mean(results: list[dict[str, float]], name: str, errors: float = 1.0) -> tu
     count = len(results)
     error = math.sqrt(sum(result["error"] ** 2 for result in results)) / count
     return sum(result[name] for result in results) / count, errors * error
-
-
-def _table(header: list[str], rows: list[list[object]]) -> str:
-    lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

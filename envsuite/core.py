@@ -264,6 +264,18 @@ class TextEnv(gym.Env[str, str], ABC):
         """
         return {}
 
+    def play_help(self) -> str:
+        """Returns advice for a person who plays by hand; no model reads it."""
+        return ""
+
+    def typed_command(self, line: str) -> str:
+        """Returns the command that a person means who types `line`."""
+        return line
+
+    def play_result(self) -> str:
+        """Returns a sentence about the finished episode for a person who played it; no model reads it."""
+        return ""
+
     @classmethod
     def needs_process(cls, settings: dict[str, Any]) -> bool:
         """Returns True if the rollout must run an environment with these settings in a separate worker

@@ -51,7 +51,7 @@ def _episode(
     began = time.monotonic()
     text, info = env.reset(seed=episode.seed, options={"attempt": episode.attempt})
     run = Trajectory(episode, env.instructions, info["objective"], dict(info["labels"]), final_observation=text)
-    say(f"{env.instructions}\n\n{info['objective']}\n\n{text}")
+    say("\n\n".join(filter(None, (env.instructions, info["objective"], text, env.play_help()))))
     past: list[tuple[Any, str, dict[str, Any]]] = []
     draft = ""
     while run.stop_reason is None:
@@ -71,7 +71,7 @@ def _episode(
         if line == ":quit":
             return None
         if line == ":help":
-            say(HELP)
+            say("\n".join(filter(None, (HELP, env.play_help()))))
         elif line == ":actions":
             say(", ".join(admissible) or "anything may be said here")
         elif line == ":undo":
@@ -90,11 +90,11 @@ def _episode(
             say(f"There is no {line}. {HELP}.")
         else:
             past.append((_snapshot(env), text, info))
-            text, info = _turn(env, run, line, text, info)
+            text, info = _turn(env, run, env.typed_command(line), text, info)
             say(text)
             if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
                 run.truncated, run.stop_reason = True, StopReason.MAX_TURNS
-    say(f"[{run.stop_reason}] after {len(run.turns)} turns, reward {run.total_reward:g}")
+    say(f"[{run.stop_reason}] after {len(run.turns)} turns, reward {run.total_reward:g}. {env.play_result()}".rstrip())
     run.seconds = time.monotonic() - began
     return run
 

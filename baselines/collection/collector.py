@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from baselines.collection.actor import Actor
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.rewards import adjusted
 from baselines.collection.sampler import GameSampler
+from baselines.collection.server_gap import server_gap
 from baselines.collection.servers import Servers
 from baselines.distributed import collectives
 from baselines.networks.model import Model
@@ -77,13 +79,15 @@ class Collector:
     def collect_with(self, actor: Actor, update: int, stage: int) -> Collected:
         """Plays the episodes of one update with a given policy, which is closed; else like `collect`."""
         began = time.monotonic()
-        pairs = self._play_batch(actor, update, stage)
-        played = [run for run, _ in pairs]
-        usable = [
-            (run, first) for run, first in pairs if not run.broken and any(t.reply.ids for t in run.turns[first:])
-        ]
-        if not usable:
-            raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
+        with self._unless_servers_are_lost(f"update {update + 1}"):
+            pairs = self._play_batch(actor, update, stage)
+            played = [run for run, _ in pairs]
+            self._require_servers(played)
+            usable = [
+                (run, first) for run, first in pairs if not run.broken and any(t.reply.ids for t in run.turns[first:])
+            ]
+            if not usable:
+                raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
         learned = [
             adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards) for run, first in usable
         ]
@@ -137,8 +141,9 @@ class Collector:
         Raises DataError if all of them broke.
         """
         actor = self.actor(self.recipe.acting.eval_temperature)
-        with self._full_actor():
+        with self._full_actor(), self._unless_servers_are_lost("the evaluation"):
             runs = [run for config, episodes in self.sampler.evaluation() for run in self.play(config, episodes, actor)]
+            self._require_servers(runs)
         scored = [run for run in runs if not run.broken]
         if not scored:
             raise DataError(f"all {len(runs)} episodes of the evaluation broke: {runs[0].error}")
@@ -174,6 +179,28 @@ class Collector:
         """Gathers the full actor for a local rollout; does nothing when servers generate."""
         return contextlib.nullcontext() if self.servers else self.model.gathered()
 
+    @contextlib.contextmanager
+    def _unless_servers_are_lost(self, what: str) -> Iterator[None]:
+        """Names the rollout that ended because no server answers, and returns the streams to where
+        they were before any rollout that failed."""
+        streams = [copy.copy(stream) for stream in self.streams]
+        try:
+            yield
+        except DataError as error:
+            self.streams = streams
+            if self.servers is None or self.servers.answering():
+                raise
+            raise DataError(
+                f"{what}: no server answers any more, and what was played of it counts for nothing: start a server and "
+                f"continue with --resume. ({error})"
+            ) from error
+
+    def _require_servers(self, runs: Sequence[Trajectory]) -> None:
+        """Raises DataError if episodes broke and no server answers: the others are no fair sample."""
+        errors = [run.error for run in runs if run.broken]
+        if self.servers is not None and errors and not self.servers.answering():
+            raise DataError(f"{len(errors)} of {len(runs)} episodes broke: {errors[0]}")
+
     def weights_changed(self) -> None:
         """Marks the servers' weights as stale."""
         if self.servers is not None:
@@ -184,7 +211,7 @@ class Collector:
         should hold; {} without servers."""
         if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
-        return {"server_gap": self.servers.check(actor.model, runs, temperature)}
+        return {"server_gap": server_gap(self.recipe, actor.model, runs, temperature)}
 
 
 def _why_nothing_was_sampled(runs: Sequence[Trajectory]) -> str:

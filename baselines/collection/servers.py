@@ -2,16 +2,19 @@
 
 Before each rollout the trainer writes its weights where the servers can read them and has each of
 them load them, so that episodes are always played by the present weights (a policy lag of zero).
-There are two ways, `generation.sync`:
+There are three ways, `generation.sync`:
 
-    lora   vLLM, `POST /v1/load_lora_adapter`: the adapter alone, under a new name each time, for
-           which every request then asks. A server that has not loaded it can only refuse, and does
-           not reuse prefixes cached for older adapters.
-    disk   SGLang, `POST /update_weights_from_disk`: the whole model, with its cache flushed;
-           answers name the version of their weights.
+    lora     vLLM, `POST /v1/load_lora_adapter`: the adapter alone, under a new name each time, for
+             which every request then asks. A server that has not loaded it can only refuse, and does
+             not reuse prefixes cached for older adapters.
+    disk     SGLang, `POST /update_weights_from_disk`: the whole model, with its cache flushed;
+             answers name the version of their weights.
+    reload   vLLM, `POST /collective_rpc` of `reload_weights` and `POST /reset_prefix_cache`: the
+             whole model, on a server in its development mode.
 
 Whatever a server claims, the trainer's own log-probs of the sampled tokens must agree with the
-server's (`Servers.check`).
+server's (`server_gap`). A server that cannot be reached is left out until the next weights, as long
+as another one can.
 """
 
 from __future__ import annotations
@@ -19,22 +22,23 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from baselines.batch import collate
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
-from baselines.microbatch import evaluate
 from baselines.networks.model import Model
-from baselines.networks.snapshot import Snapshot
 from baselines.recipe import Recipe
 from envsuite.errors import DataError, MissingExtra, UsageError
 from envsuite.escaping import public_url
-from harness.types import Trajectory
+
+
+class _Unreachable(DataError):
+    """No answer came from a server."""
+
 
 TRIES = 4
 """Attempts to reach a server."""
@@ -60,6 +64,8 @@ class Servers:
             shutil.rmtree(self.folder, ignore_errors=True)  # left by a run that was killed
         self.name = ""
         """Name of the weights that the servers hold."""
+        self.present = self.addresses
+        """The servers that hold these weights."""
         self.stale = True
         """True if the weights changed since the servers loaded them."""
         (self._run,) = set(collectives.gather([secrets.token_hex(3)])[:1])  # the same in all processes, new in each run
@@ -71,15 +77,19 @@ class Servers:
         lora = self.settings.sync == "lora"
         return {
             "model": self.name if lora else self.recipe.model.name,
-            "version": "" if lora else self.name,
-            "base_url": self.settings.base_url,
+            "version": self.name if self.settings.sync == "disk" else "",
+            "base_url": ",".join(self.present),
             "api_key_var": self.settings.api_key_var or None,
             "timeout": self.settings.timeout,
+            "max_retries": self.settings.retries,
         }
 
     def load(self, model: Model) -> None:
-        """Has every server load the model's present weights, if they changed. Returns when all
-        have."""
+        """Has every server load the model's present weights, if they changed. Returns when all have.
+
+        Leaves out servers that cannot be reached, with a warning. Raises DataError if none can, or if
+        one refuses.
+        """
         if not self.stale:
             return
         previous, self._count = self.name, self._count + 1
@@ -89,58 +99,62 @@ class Servers:
         if collectives.first():
             self.folder.mkdir(parents=True, exist_ok=True)
             checkpoints.export(self.folder / self.name, lambda path: model.save(path, weights, adapter=lora))
-            for address in self.addresses:
-                self._load(address)
+            self.present = self._load_all()
             if previous:
-                for address in self.addresses if lora else ():
-                    self._post(f"{address}/unload_lora_adapter", {"lora_name": previous})
+                self._unload(previous)
                 shutil.rmtree(self.folder / previous, ignore_errors=True)
-        collectives.wait()
+        (self.present,) = collectives.gather([self.present])[:1]
         self.stale = False
 
-    def check(self, model: Model | Snapshot, runs: Sequence[Trajectory], temperature: float) -> float:
-        """Returns the mean difference between the servers' and the trainer's log-probs, in nats per
-        token.
-
-        Raises DataError above `generation.tolerance`: the episodes were then not played by the
-        weights that learn.
-        """
-        config = self.recipe.config
-        batch = collate(runs, config.whole)
-        own = evaluate(
-            lambda rows: model.logprobs(rows.ids, rows.valid, temperature, rows.sampled)[0],
-            batch,
-            config.micro_rows,
-            model.sharded,
-        )
-        gap = (own - batch.flat(batch.logprobs)).abs().mean().item()
-        if not gap <= self.settings.tolerance:
-            raise DataError(
-                f"The servers' log-probs of what they sampled are {gap:.2g} nats from the trainer's on average, and "
-                f"generation.tolerance is {self.settings.tolerance:g}: their weights are stale, or their "
-                f"log-probs are not at temperature {temperature or 1:g} (vLLM: --logprobs-mode processed_logprobs)."
-            )
-        return gap
+    def answering(self) -> bool:
+        """Returns True if any server answers at present."""
+        return any(self._post(f"{address}/models", None, tries=1)[0] for address in self.addresses)
 
     def close(self) -> None:
         """Removes the written weights, and unloads vLLM's adapter."""
         if collectives.first() and self.name:
-            for address in self.addresses if self.settings.sync == "lora" else ():
-                self._post(f"{address}/unload_lora_adapter", {"lora_name": self.name}, tries=1)
+            self._unload(self.name)
             shutil.rmtree(self.folder / self.name, ignore_errors=True)
 
-    def _load(self, address: str) -> None:
+    def _load_all(self) -> list[str]:
+        """Returns the servers that loaded the weights."""
+        loaded: list[str] = []
+        unreachable: list[_Unreachable] = []
+        for address in self.addresses:
+            try:
+                self._load(address, tries=TRIES if address in self.present else 1)
+                loaded.append(address)
+            except _Unreachable as error:
+                unreachable.append(error)
+        if not loaded:
+            raise unreachable[0]
+        for error in unreachable:
+            print(f"warning: {error} It is left out until the next weights.", file=sys.stderr, flush=True)
+        return loaded
+
+    def _unload(self, name: str) -> None:
+        """Unloads vLLM's adapter of that name where it was loaded."""
+        for address in self.present if self.settings.sync == "lora" else ():
+            self._post(f"{address}/unload_lora_adapter", {"lora_name": name}, tries=1)
+
+    def _load(self, address: str, tries: int) -> None:
         path = str(self.folder / self.name)
         if self.settings.sync == "lora":
-            status, message = self._post(f"{address}/load_lora_adapter", {"lora_name": self.name, "lora_path": path})
+            body: dict[str, Any] = {"lora_name": self.name, "lora_path": path}
+            status, message = self._post(f"{address}/load_lora_adapter", body, tries)
             if status == 400 and "already been loaded" in message:
                 return  # by an earlier attempt whose answer was lost, or through another address: the name is unique
             cure = "start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora and --max-lora-rank."
+        elif self.settings.sync == "reload":
+            body = {"method": "reload_weights", "kwargs": {"weights_path": path}}
+            status, message = self._post(f"{_root(address)}/collective_rpc", body, tries)
+            if status == 200:
+                status, message = self._post(f"{_root(address)}/reset_prefix_cache", {}, tries)
+            cure = "start vLLM with VLLM_SERVER_DEV_MODE=1."
         else:
-            root = urlunsplit((*urlsplit(address)[:2], urlsplit(address).path.removesuffix("/v1"), "", ""))
             body = {"model_path": path, "weight_version": self.name, "flush_cache": True}
-            status, message = self._post(f"{root}/update_weights_from_disk", body)
-            cure = "this is SGLang's way; for vLLM set model.lora_rank and generation.sync = 'lora'."
+            status, message = self._post(f"{_root(address)}/update_weights_from_disk", body, tries)
+            cure = "this is SGLang's way; for vLLM set generation.sync = 'lora' (with model.lora_rank) or 'reload'."
         if status != 200:
             if status in (401, 403):
                 cure = "name the variable that holds its key, generation.api_key_var."
@@ -148,11 +162,12 @@ class Servers:
                 cure = "is it running, and is that its address (generation.base_url)?"
             elif status not in (404, 405):
                 cure = "servers must see that folder under the same name (generation.folder)."
-            raise DataError(f"{public_url(address)} did not load the weights of {path} ({status}: {message}): {cure}")
+            kind = DataError if status else _Unreachable
+            raise kind(f"{public_url(address)} did not load the weights of {path} ({status}: {message}): {cure}")
 
-    def _post(self, url: str, body: dict[str, Any], tries: int = TRIES) -> tuple[int, str]:
+    def _post(self, url: str, body: dict[str, Any] | None, tries: int) -> tuple[int, str]:
         """Returns the status and message of an answer; 0 if no server answered, 500 for a 200 that
-        reports a failure."""
+        reports a failure. Without a body the request is a GET."""
         import httpx
 
         from harness.policies.chat_completions import hidden, refusal, secrets_of
@@ -166,7 +181,8 @@ class Servers:
             if attempt:
                 time.sleep(PAUSE * 2 ** (attempt - 1))
             try:
-                answer = httpx.post(url, json=body, headers=headers, timeout=timeout)
+                method = "GET" if body is None else "POST"
+                answer = httpx.request(method, url, json=body, headers=headers, timeout=timeout)
             except httpx.HTTPError as error:
                 message = f"{type(error).__name__} {error}".rstrip()
                 continue
@@ -180,3 +196,8 @@ class Servers:
                 failed = False
             return (500 if failed else answer.status_code), hidden(message, secrets)[:400]
         return 0, hidden(message, secrets)
+
+
+def _root(address: str) -> str:
+    """Returns a server's address without /v1."""
+    return urlunsplit((*urlsplit(address)[:2], urlsplit(address).path.removesuffix("/v1"), "", ""))

@@ -8,7 +8,7 @@
 says what the driver stops and what it does not.
 """
 
-from envsuite.sandbox.drivers import DRIVERS, choose, open
-from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
+from envsuite.sandbox.drivers import DRIVERS, SAFE, choose, open
+from envsuite.sandbox.protocol import Fate, HostKill, Limits, Result, Session, Spec
 
-__all__ = ["DRIVERS", "Fate", "Limits", "Result", "Session", "Spec", "choose", "open"]
+__all__ = ["DRIVERS", "SAFE", "Fate", "HostKill", "Limits", "Result", "Session", "Spec", "choose", "open"]

@@ -79,6 +79,7 @@ def launch(spec: Spec, home: Path) -> BubbleProcess:
     settings = local.config(
         spec,
         parent="{parent}",
+        kills="{kills}",
         namespaces=True,
         uid=None if uid is None else INSIDE_UID,
         own_user=True,

@@ -204,6 +204,7 @@ def _command(spec: Spec, complete: bool) -> list[str]:
     settings = local.config(
         spec,
         socket="/envsuite/link/socket",
+        kills="container",
         own_user=True,
         rules=_rules(spec) if kernel.landlock_version() else None,
         seccomp=True,

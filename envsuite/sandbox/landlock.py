@@ -1,15 +1,16 @@
 """The Landlock and seccomp driver, for machines without user namespaces (containers, stock Ubuntu
 24.04).
 
-Stops: reading and writing outside the allow-list, every socket but connected pairs, ptrace and other inspection
-of processes, System V and POSIX message queues, keyrings, new namespaces. Each run has its own
-folder, which is removed after it, and all its processes are ended. As root the runs of each session
-have their own user, so that the process limit holds. Without root, a run may change modes and times
-of files in its own folders only (`inside.attributes`), and cannot change owners, extended
-attributes, file flags, or limits and priorities of other processes.
+Stops: reading and writing outside the allow-list, every socket but connected pairs, ptrace and other
+inspection of processes, System V and POSIX message queues, keyrings, new namespaces, reports of changes
+to files (inotify). Each run has its own folder, which is removed after it, and all its processes are
+ended. As root the runs of each session have their own user, so that the process limit holds. Without
+root, a run may change modes and times of files in its own folders only (`inside.attributes`), and cannot
+change owners, extended attributes, file flags, or limits and priorities of other processes.
 
-Does not stop: seeing that a path exists and when it was last read (stat), reading the clock. Servers
-on localhost do not work. Without root the process limit counts the processes that the user runs already.
+Does not stop: seeing that a path exists, how large it is and when it was last read (stat), locks on
+files that all may read (flock), by which runs at the same time can talk to each other, reading the clock.
+Servers on localhost do not work. Without root the process limit counts the processes that the user runs already.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
     settings = local.config(
         spec,
         parent="{parent}",
+        kills="{kills}",
         uid=uid,
         own_user=uid is not None,
         shared_user=locked and uid is None,
@@ -61,6 +63,7 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
         rules=_rules(spec, home, code, site) if locked else None,
         seccomp=locked,
         sockets=("pairs" if locked else "all") if spec.sockets else "none",
+        watches=not locked,
         signals=uid is not None or kernel.landlock_version() >= 6,
         program=f"{code}/program.py" if spec.program else None,
         scratch=str(scratch),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import stat
 import subprocess
 import tempfile
@@ -43,6 +45,7 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "fresh": spec.fresh,
         "environment": environment(spec),
         "parent": None,
+        "kills": None,  # counts of processes killed for want of memory, see `inside.host_kills`
         "socket": None,  # Unix socket to connect to instead of stdin and stdout
         "namespaces": False,  # every run has its own /tmp, /proc, PID and IPC namespaces
         "uid": None,  # user that every run switches to
@@ -54,6 +57,7 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "seccomp": False,
         "sockets": "all" if spec.sockets else "none",  # or "pairs"; see `inside.system_calls`
         "signals": True,
+        "watches": True,  # the run may ask the kernel to report changes to files
         "scratch": None,  # parent of the runs' temporary folders if there are no mount namespaces
         "workspace": None,  # counted towards the disk limit
         "workspace_inside": "",
@@ -89,12 +93,17 @@ class LocalProcess:
         handles: Iterable[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """The descriptors `handles` are passed on; `{parent}` in a word becomes that of a pidfd of this process."""
-        parent = os.pidfd_open(os.getpid())
+        """The descriptors `handles` are passed on.
+
+        `{parent}` in a word becomes the descriptor of a pidfd of this process, `{kills}` that of its `kill_counts`.
+        """
+        parent, kills = os.pidfd_open(os.getpid()), kill_counts()
+        own = [parent] if kills is None else [parent, kills]
+        numbers = {"{parent}": str(parent), "{kills}": "null" if kills is None else str(kills)}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by kill
         try:
             self._popen = subprocess.Popen(
-                [word.replace("{parent}", str(parent)) for word in command],
+                [re.sub(r"\{parent\}|\{kills\}", lambda match: numbers[match[0]], word) for word in command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -102,10 +111,11 @@ class LocalProcess:
                 cwd=cwd,
                 bufsize=0,
                 start_new_session=True,
-                pass_fds=[parent, *handles],
+                pass_fds=[*own, *handles],
             )
         finally:
-            os.close(parent)
+            for handle in own:
+                os.close(handle)
         assert self._popen.stdin and self._popen.stdout
         self.commands, self.replies = self._popen.stdin.fileno(), self._popen.stdout.fileno()
         os.set_blocking(self.commands, False)
@@ -188,4 +198,23 @@ PROCESSOR_FILES = tuple(
 def boot(code: str, site: str, settings: dict[str, Any]) -> list[str]:
     """Returns the command line that starts a zygote."""
     words = [packages.interpreter(), *PYTHON_FLAGS, "-c", BOOT, code, site]
-    return [*words, json.dumps(settings).replace('"{parent}"', "{parent}")]
+    return [*words, re.sub(r'"(\{parent\}|\{kills\})"', r"\1", json.dumps(settings))]
+
+
+def kill_counts() -> int | None:
+    """Opens the file that counts the processes of this control group that were killed for want of memory.
+
+    It belongs to the nearest group that has one; None without.
+    """
+    with open("/proc/self/cgroup") as file:
+        entries = [line.strip().split(":", 2) for line in file]
+    groups = {name: path for _, names, path in entries for name in names.split(",")}
+    root, name = Path("/sys/fs/cgroup"), "memory.events"
+    if "memory" in groups:
+        root, name = root / "memory", "memory.oom_control"
+    place = root / groups.get("memory", groups.get("", "/")).lstrip("/")
+    for folder in (place, *place.parents):
+        if folder.is_relative_to(root):
+            with contextlib.suppress(OSError):
+                return os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
+    return None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from envsuite.errors import EngineFailure
+
 
 class Fate(StrEnum):
     """Reasons for the end of a run: a closed set.
@@ -21,6 +23,10 @@ class Fate(StrEnum):
     OUTPUT = "output"  # endless printing
     PAUSED = "paused"  # a dialogue's turn has ended; its processes are stopped until the next one
     DISK = "disk"  # its folder on disk; a full /tmp in memory is an ordinary error inside the program
+
+
+class HostKill(EngineFailure):
+    """The machine killed a run that had broken no limit, for example because memory ran out."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,8 @@ class Dialogue(ABC):
 class Session(ABC):
     """An open sandbox. It runs one job at a time; other callers wait. Safe to use from many threads.
 
-    Every method raises EngineFailure if the sandbox itself fails; the next call then restarts it.
+    Every method raises EngineFailure if the sandbox itself fails; the next call then restarts it. HostKill is the kind
+    of EngineFailure for a run that the machine killed.
     """
 
     driver: str

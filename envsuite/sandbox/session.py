@@ -21,7 +21,7 @@ from envsuite.reading import check_tar
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.dialogue import ZygoteDialogue
 from envsuite.sandbox.inside import archive, wire
-from envsuite.sandbox.protocol import Dialogue, Fate, Limits, Result, Session, Spec
+from envsuite.sandbox.protocol import Dialogue, Fate, HostKill, Limits, Result, Session, Spec
 
 START_SECONDS = 120.0  # imports may take long on a cold disk
 GRACE_SECONDS = 20.0  # beyond a run's own limit; after that the sandbox itself is considered hung
@@ -176,10 +176,12 @@ class ZygoteSession(Session):
                 if self._spare and not self._spare.begun:
                     self._spare.begin(self._launch)
                 return result
+            except HostKill:
+                raise
             except BaseException as error:
                 words = process.last_words()
                 self._stop()
-                if isinstance(error, (OSError, EOFError, ValueError, KeyError)):
+                if isinstance(error, (OSError, EOFError, ValueError, KeyError, TypeError)):
                     raise EngineFailure(f"The {self.driver} sandbox broke down: {error}. {words}".strip()) from error
                 raise
 
@@ -280,6 +282,11 @@ def _exchange(process: Process, message: bytes, limits: Limits) -> Result:
             break
     if end["fate"] == "fault":
         raise OSError(end["reason"].strip().splitlines()[-1])
+    if end["fate"] == "killed":
+        raise HostKill(
+            f"The machine killed a run of the sandbox that had used {end['peak'] / 1e6:.0f} of {limits.memory_mb} MB. "
+            "Free memory, or play fewer episodes at a time (--max-concurrent)."
+        )
     out, err = excerpts[b"o"], excerpts[b"e"]
     return Result(
         fate=Fate(end["fate"]),

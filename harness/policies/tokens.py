@@ -113,7 +113,14 @@ class TokensPolicy(OpenAIPolicy):
             input_tokens=sent or len(content),
             cached_tokens=cached,
             output_tokens=written or len(ids),
+            extra={"server": public_url(server)},
         )
+
+    async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
+        if answer.status_code == 404 and len(self.servers) > 1:  # it restarted without the adapter: another one has it
+            self._doubt(server)
+            raise TemporaryError(f"{public_url(server)} does not know {self.served_name}")
+        await super()._refuse(server, answer, body)
 
     async def _served_models(self, server: str) -> str:
         return "does the address end in /v1? Or the server restarted without the weights: --resume loads them again."

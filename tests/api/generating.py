@@ -30,11 +30,16 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with self.server.lock:
             self.server.requests.append((self.path, body))
+            if self.server.is_dead():
+                self.close_connection = True
+                return
             answer = {
                 "/v1/completions": self.server.complete,
                 "/v1/load_lora_adapter": self.server.load_adapter,
                 "/v1/unload_lora_adapter": self.server.unload_adapter,
                 "/update_weights_from_disk": self.server.load_weights,
+                "/collective_rpc": self.server.reload_weights,
+                "/reset_prefix_cache": lambda body: (200, ""),
             }.get(self.path)
             try:
                 status, payload = answer(body) if answer else (404, {"detail": "Not Found"})
@@ -48,6 +53,9 @@ class Handler(BaseHTTPRequestHandler):
             send(self, status, payload if isinstance(payload, str) else json.dumps(payload))
 
     def do_GET(self) -> None:
+        if self.server.is_dead():
+            self.close_connection = True
+            return
         send(self, 200, json.dumps({"data": [{"id": name} for name in ["base", *self.server.adapters]]}))
 
     def log_message(self, *_: object) -> None:
@@ -59,7 +67,8 @@ class Generating(ThreadingHTTPServer):
 
     `requests` lists (path, body) in order of arrival. `lacks` names fields to omit from answers.
     With `keeps_old` the server reports new weights as loaded but keeps the old ones. `loses` lists
-    paths: one request to each is executed but not answered.
+    paths: one request to each is executed but not answered. After `dies_after` completions no request
+    is answered any more, as if the process were gone.
     """
 
     daemon_threads = True
@@ -76,7 +85,12 @@ class Generating(ThreadingHTTPServer):
         self.lacks: set[str] = set()
         self.keeps_old = False
         self.loses: list[str] = []
+        self.dies_after = 10**9
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+    def is_dead(self) -> bool:
+        """True once `dies_after` completions were asked for."""
+        return sum(path == "/v1/completions" for path, _ in self.requests) > self.dies_after
 
     def complete(self, body: dict[str, Any]) -> tuple[int, Any]:
         network = self.model
@@ -131,6 +145,14 @@ class Generating(ThreadingHTTPServer):
         if not self.keeps_old:
             self.model = AutoModelForCausalLM.from_pretrained(body["model_path"], dtype=torch.float32).eval()
         return 200, {"success": True, "message": "Succeeded to update model weights.", "num_paused_requests": 0}
+
+    def reload_weights(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if body["method"] != "reload_weights" or "dev" in self.lacks:
+            return 404, {"detail": "Not Found"}
+        if not self.keeps_old:
+            path = body["kwargs"]["weights_path"]
+            self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        return 200, {"results": [None]}
 
 
 def generating(folder: Path) -> contextlib.AbstractContextManager[Generating]:

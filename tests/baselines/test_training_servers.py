@@ -10,14 +10,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from baselines import recipe as recipes  # noqa: E402
-from baselines.collection import servers  # noqa: E402
+from baselines.collection import server_gap, servers  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import run as studies  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
+from envsuite import registry  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.policies.hf import HFPolicy, end_tokens  # noqa: E402
 from harness.policies.tokens import TokensPolicy  # noqa: E402
-from harness.types import Prompt  # noqa: E402
+from harness.types import Prompt, Reply, Trajectory, Turn, episode  # noqa: E402
 from tests.api.generating import generating  # noqa: E402
 from tests.baselines.test_training import made  # noqa: E402
 from tests.baselines.test_training_scale import recipe  # noqa: E402
@@ -38,7 +39,7 @@ def server(folder):
 
 def table(folder, *urls, sync="lora", **changes):
     """Two updates of GRPO at rates that move the weights."""
-    generation = {"base_url": ",".join(urls), "sync": sync, "tolerance": 1e-4} if urls else {}
+    generation = {"base_url": ",".join(urls), "sync": sync, "tolerance": 1e-4, "retries": 1} if urls else {}
     return {
         **recipe(folder, algorithm="grpo", prompting=TALK),
         "model": {"name": str(folder), "critic": "none", "lora_rank": 4 if sync == "lora" else 0},
@@ -56,7 +57,7 @@ def train(where, **options):
     return run, lines
 
 
-@pytest.mark.parametrize("sync", ["lora", "disk"])
+@pytest.mark.parametrize("sync", ["lora", "disk", "reload"])
 def test_a_run_that_servers_play_is_the_run_played_here(folder, server, tmp_path, sync):
     """Sampling is addressed and the server samples as this process does, so that the same games are
     played and learnt from."""
@@ -77,7 +78,8 @@ def test_a_run_that_servers_play_is_the_run_played_here(folder, server, tmp_path
         torch.testing.assert_close(there.model.state()["lm"][name], value, atol=1e-4, rtol=1e-3)
         moved = max(moved, (value - before[name]).abs().max().item())
     assert moved > 0.01
-    loads = [body for path, body in server.requests if path in ("/v1/load_lora_adapter", "/update_weights_from_disk")]
+    path = {"lora": "/v1/load_lora_adapter", "disk": "/update_weights_from_disk", "reload": "/collective_rpc"}[sync]
+    loads = [body for item, body in server.requests if item == path]
     assert len(loads) == 3  # before the first game, and after each update
     assert not server.adapters  # all are taken back
     assert not list((tmp_path / "there" / "served").iterdir())
@@ -91,12 +93,14 @@ def test_a_server_holds_the_weights_of_the_checkpoint_that_is_resumed(folder, se
     assert len(set(names)) == len(names) == 4
 
 
-@pytest.mark.parametrize(("sync", "lacks"), [("lora", set()), ("disk", {"metadata"}), ("disk", set())])
+@pytest.mark.parametrize(
+    ("sync", "lacks"), [("lora", set()), ("disk", {"metadata"}), ("disk", set()), ("reload", {"metadata"})]
+)
 def test_a_server_that_keeps_old_weights_is_caught(folder, server, tmp_path, sync, lacks):
     """It says that it has loaded them. The update after the first whose games the old weights
     played does not take place."""
     server.keeps_old, server.lacks = True, lacks
-    with pytest.raises(DataError, match=r"nats from the trainer's on average.*their weights are stale"):
+    with pytest.raises(DataError, match=rf"{server.url}: .*nats from the trainer's on average.*its weights are stale"):
         train(tmp_path / "run", table=table(folder, server.url, sync=sync, sft={}, updates=5))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines if line["kind"] == "update"] == [1]
@@ -107,10 +111,113 @@ def test_what_is_measured_is_held_against_the_weights_too(folder, server, tmp_pa
     """The last measurement follows the last update: no later one would notice."""
     server.keeps_old, server.lacks = True, {"metadata"}
     changes = {"config": {}} if algorithm == "sft" else {"sft": {}}
-    with pytest.raises(DataError, match="their weights are stale"):
+    with pytest.raises(DataError, match="its weights are stale"):
         train(tmp_path / "run", table=table(folder, server.url, sync="disk", algorithm=algorithm, updates=1, **changes))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines if line["kind"] == "eval"] == ([] if algorithm == "sft" else [0])
+
+
+def test_of_two_servers_the_stale_one_is_named(folder, server, tmp_path):
+    with generating(folder) as second:
+        second.keeps_old = True
+        with pytest.raises(DataError, match=f"^{second.url}: "):
+            train(tmp_path / "run", table=table(folder, server.url, second.url, sync="reload", sft={}))
+
+
+def test_a_few_replies_of_each_server_are_compared():
+    """They are spread over the batch, and each stands alone with its prompt."""
+    runs = [Trajectory(episode(registry.TASKS["Signpost-v0"], seed)) for seed in range(5)]
+    for number, run in enumerate(runs):
+        replies = [Reply("", [1], [2], [-1.0], extra={"server": "ab"[turn % 2]}) for turn in range(4)]
+        run.turns = [Turn(f"{number}{turn}", reply, ("",), 0.0, {}) for turn, reply in enumerate(replies)]
+    sample = server_gap._sample(runs, 3)
+    assert [server for server, _ in sample] == ["a"] * 3 + ["b"] * 3
+    assert [[turn.observation for turn in run.turns] for _, run in sample[:3]] == [["00"], ["12"], ["30"]]
+    assert len(server_gap._sample(runs, 0)) == 20
+    assert all(len(run.turns) == 4 for run in runs)
+
+
+def numbers(path):
+    """Returns the log's numbers that do not depend on time or on the servers."""
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    names = ("kind", "update", "success", "reward", "turns", "tokens", "broken")
+    return [{name: line[name] for name in names if name in line} for line in lines]
+
+
+ACTOR_CRITIC = {"algorithm": "ppo", "turns": 2, "config": {"learning_rate": 1e-3}}
+
+
+@pytest.mark.parametrize("changes", [{"async_level": 1}, ACTOR_CRITIC])
+def test_the_only_server_dies_in_a_rollout_and_nothing_is_lost(folder, tmp_path, changes, monkeypatch):
+    """No checkpoint was due. The updates before are saved, the batch is not learned from, and a
+    resumed run takes the steps of one that nothing happened to."""
+    monkeypatch.setattr(servers, "PAUSE", 0.01)
+    settings = {"sft": {}, "updates": 3, "save_every": 10, **changes}
+    model = {"name": str(folder)}
+    _, lines = train(tmp_path / "whole", table={**table(folder, sync="disk", **settings), "model": model})
+    with generating(folder) as dying:
+        dying.dies_after = completions(lines[:3]) + 3  # in the third batch
+        with pytest.raises(DataError, match=r"^update 3: no server answers any more.*--resume") as died:
+            train(tmp_path / "run", table={**table(folder, dying.url, sync="disk", **settings), "model": model})
+        assert "\n" not in str(died.value)
+    known = numbers(tmp_path / "whole")
+    assert numbers(tmp_path / "run") == known[:3]
+    with generating(folder) as new:
+        again = {**table(folder, new.url, sync="disk", **settings), "model": model}
+        train(tmp_path / "run", table=again, resume=True)
+    assert numbers(tmp_path / "run") == known
+
+
+def completions(lines):
+    """Returns the replies that the rollouts of log lines asked for."""
+    return sum(line["env_steps"] if line["kind"] == "update" else round(line["n"] * line["turns"]) for line in lines)
+
+
+def test_the_only_server_dies_in_an_evaluation_and_no_score_is_made_of_the_rest(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "PAUSE", 0.01)
+    settings = {"sft": {}, "updates": 1, "save_every": 10, "eval_every": 1, "sync": "disk"}
+    _, lines = train(tmp_path / "whole", table=table(folder, **settings))
+    with generating(folder) as dying:
+        dying.dies_after = completions(lines[:2]) + 1
+        with pytest.raises(DataError, match=r"^the evaluation: no server answers any more"):
+            train(tmp_path / "run", table=table(folder, dying.url, **settings))
+    known = numbers(tmp_path / "whole")
+    assert numbers(tmp_path / "run") == known[:2] and known[2]["kind"] == "eval"
+    with generating(folder) as new:
+        train(tmp_path / "run", table=table(folder, new.url, **settings), resume=True)
+    assert numbers(tmp_path / "run") == known
+
+
+def test_one_of_two_servers_dies_in_a_rollout_and_the_other_one_plays_on(folder, server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(servers, "PAUSE", 0.01)
+    settings = {"sft": {}, "sync": "disk"}
+    train(tmp_path / "here", table=table(folder, **settings))
+    with generating(folder) as dying:
+        dying.dies_after = 6
+        _, lines = train(tmp_path / "run", table=table(folder, server.url, dying.url, **settings))
+        assert [path for path, _ in dying.requests].count("/update_weights_from_disk") > 2  # it is asked each time
+    assert numbers(tmp_path / "run") == numbers(tmp_path / "here")
+    assert all(line["broken"] == 0 for line in lines if line["kind"] == "update")
+    warning = capsys.readouterr().err
+    assert f"warning: {dying.url} did not load" in warning and "left out until the next weights" in warning
+
+
+def test_a_server_that_restarted_without_the_adapter_is_passed_over(folder, server, tmp_path):
+    """It does not know the name that requests ask for."""
+    with generating(folder) as second:
+        second.adapters = _Forgetful()
+        _, lines = train(tmp_path / "run", table=table(folder, server.url, second.url, sft={}, updates=1))
+    assert all(line["broken"] == 0 for line in lines if line["kind"] == "update")
+
+
+class _Forgetful(dict):
+    """Adapters of a server that loses them at once."""
+
+    def __setitem__(self, name, adapter):
+        pass
+
+    def __delitem__(self, name):
+        pass
 
 
 def test_an_adapter_loaded_by_a_try_whose_answer_was_lost_is_loaded(folder, server, tmp_path, monkeypatch):
@@ -190,7 +297,7 @@ def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_
         train(tmp_path / "two", table=table(folder, "http://127.0.0.1:9/v1"))
     run = TrainingRun(recipes.parse(table(folder, server.url, sync="disk")), tmp_path / "three")
     post = run.collector.servers._post
-    run.collector.servers._post = lambda url, body: (shutil.rmtree(body["model_path"]), post(url, body))[
+    run.collector.servers._post = lambda url, body, tries: (shutil.rmtree(body["model_path"]), post(url, body, tries))[
         1
     ]  # not shared
     with pytest.raises(DataError, match=r"500: Failed to load .*servers must see that folder"):
@@ -229,7 +336,7 @@ def test_a_plan_of_a_study_stores_no_password(tmp_path, capsys):
         ({"generation": {"base_url": "gpu1:8000"}}, "base_url cannot be 'gpu1:8000': it looks like"),
         ({"generation": {"base_url": ","}}, "base_url cannot be ','"),
         ({"generation": {"base_url": "http://h/v1", "tolerance": 0}}, "tolerance cannot be 0.0: it is above 0"),
-        ({"generation": {"base_url": "http://h/v1", "sync": "nccl"}}, "sync cannot be 'nccl': it is one of lora, disk"),
+        ({"generation": {"base_url": "http://h/v1", "sync": "nccl"}}, "sync cannot be 'nccl': .* lora, disk, reload"),
         ({"generation": {"base_ulr": "http://h/v1"}}, "Did you mean 'base_url'"),
     ],
 )

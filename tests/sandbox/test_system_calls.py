@@ -1,16 +1,20 @@
 """Numbers of system calls in the sandbox's filter, against the headers of the kernel."""
 
+import ctypes
 import errno
 import fcntl
 import os
+import queue
 import re
 import signal
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from envsuite.sandbox.inside import system_calls
+from envsuite.sandbox.inside.attributes import AttributeGuard
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -22,9 +26,10 @@ HEADERS = {
 def test_refused_system_calls_have_the_numbers_of_the_kernels_headers(machine):
     if not HEADERS[machine].exists():
         pytest.skip("linux-libc-dev is not installed")
-    defined = re.findall(r"#define __NR_(\w+)\s+(\d+)$", HEADERS[machine].read_text(), re.MULTILINE)
+    defined = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)$", HEADERS[machine].read_text(), re.MULTILINE)
     known = {name: int(number) for name, number in defined}
     tables = system_calls._REFUSED | system_calls._REFUSED_TO_SHARED_USER | system_calls._UNSUPPORTED_FOR_SHARED_USER
+    tables |= system_calls._SENDERS | system_calls._SELF_KILLERS | system_calls._WATCHING
     newest = known["landlock_restrict_self"]
     numbers = {name: pair[list(HEADERS).index(machine)] for name, pair in tables.items()}
     for name, number in numbers.items():  # headers older than the call cannot know it
@@ -32,13 +37,22 @@ def test_refused_system_calls_have_the_numbers_of_the_kernels_headers(machine):
     assert sum(name in known for name in numbers) > 45
 
 
-def errors_of(actions, sockets="all", signals=True, shared_user=False) -> list[str]:
+def answer(listeners) -> None:
+    """Answers the calls that the filter hands over, as the zygote does."""
+    guard = AttributeGuard(listeners.get(), [])
+    while True:
+        guard.answer()
+
+
+def errors_of(actions, sockets="all", signals=True, shared_user=False, watches=True) -> list[str]:
     """Returns the errors of actions in a process with the filter, by name; '' for none."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            system_calls.seccomp(sockets, signals, shared_user)
+            listeners = queue.SimpleQueue()
+            threading.Thread(target=answer, args=(listeners,), daemon=True).start()  # without the filter
+            listeners.put(system_calls.seccomp(sockets, signals, shared_user, watches))
             for action in actions:
                 try:
                     action()
@@ -93,3 +107,14 @@ def test_a_user_who_owns_other_files_may_ask_but_not_change_by_ioctl(tmp_path):
     actions = [lambda: fcntl.ioctl(os.pipe()[0], 0x541B, bytes(4)), lambda: fcntl.ioctl(handle, verity, size)]
     assert errors_of(actions, shared_user=True) == ["", "ENOTTY"]
     assert errors_of([lambda: fcntl.ioctl(handle, flags, bytes(8))])[0] in {"", "ENOTTY", "EOPNOTSUPP"}
+
+
+def test_reports_of_changes_to_files_can_be_switched_off():
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def watch():
+        if libc.inotify_init1(0) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+
+    assert errors_of([watch]) == [""]
+    assert errors_of([watch], watches=False) == ["ENOSYS"]

@@ -1,11 +1,16 @@
 """Memory and disk space that processes try to hide."""
 
+import ctypes
 import mmap
 import os
 import signal
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 
-from envsuite.sandbox.inside.usage import ignores_children, memory_bytes, memory_of, unlinked_bytes
+import pytest
+
+from envsuite.sandbox.inside.family import descendants
+from envsuite.sandbox.inside.usage import UncollectedTime, memory_bytes, memory_of, unlinked_bytes
 
 MB = 1 << 20
 
@@ -79,7 +84,47 @@ def test_files_without_a_name_count_while_they_are_open_or_mapped(tmp_path):
         assert unlinked_bytes(pids, [str(tmp_path)]) == 0
 
 
-def test_only_a_process_that_ignores_its_children_hides_their_time():
-    for handler, hides in ((signal.SIG_DFL, False), (lambda *_: None, False), (signal.SIG_IGN, True)):
-        with children(1, lambda handler=handler: signal.signal(signal.SIGCHLD, handler)) as (pid,):
-            assert ignores_children(pid) == hides
+class Action(ctypes.Structure):
+    _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_ulong * 16), ("flags", ctypes.c_int)]
+
+
+def ignore_by_flag():
+    assert ctypes.CDLL(None).sigaction(signal.SIGCHLD, ctypes.byref(Action(flags=2)), None) == 0  # SA_NOCLDWAIT
+
+
+def have_children(prepare, seconds, count):
+    """Has children that each use some processor time; waits for every one."""
+    prepare()
+    for _ in range(count):
+        if os.fork() == 0:
+            began = time.process_time()
+            while time.process_time() - began < seconds:
+                pass
+            os._exit(0)
+        with suppress(ChildProcessError):
+            os.wait()
+    time.sleep(0.02)
+
+
+WAYS = {
+    "nothing": (lambda: None, False),
+    "a handler": (lambda: signal.signal(signal.SIGCHLD, lambda *_: None), False),
+    "ignoring the signal": (lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN), True),
+    "a flag of the kernel": (ignore_by_flag, True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_processor_time_that_no_parent_collects_is_noticed(way):
+    prepare, hides = WAYS[way]
+    parent = os.fork()
+    if parent == 0:
+        try:
+            have_children(prepare, 0.03, 12)
+        finally:
+            os._exit(0)
+    uncollected, noticed = UncollectedTime(), False
+    while os.waitpid(parent, os.WNOHANG) == (0, 0):
+        noticed |= uncollected.look([parent, *descendants(parent)])
+        time.sleep(0.002)
+    assert noticed == hides

@@ -42,7 +42,7 @@ from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits
 from envsuite.tools import Tool
-from envsuite.types import Knob, Outcome
+from envsuite.types import Knob, Outcome, StopReason
 
 TASKS = {
     "model": "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series of "
@@ -65,6 +65,7 @@ ENDINGS = {
 
 RUN_CODE = Tool("run_code", "Runs and scores a program.", "{code}", {"code": "the whole program, in Python"})
 STOP = Tool("done", "Stops; your best score counts.", "done")
+PLAY_HELP = "By hand: begin a program with a line of ```, end it with another; or write it with :edit."
 HOLDOUT = {
     "first": " You are shown the score on the other halves. What counts is the score on further rows, which is not shown.",
     "improve": " You are shown the score on the other halves. What counts is the score, on further rows, of the program "
@@ -219,7 +220,7 @@ class DataSciCoding(TextEnv):
     def _act(self, command: str) -> Outcome:
         settings = self.settings
         improve = settings.mode == "improve"
-        if improve and command.strip().lower().rstrip(".!") == "done":
+        if self._is_stop(command):
             return Outcome("You stop here.", 0.0, done=True, success=self._reached())
         code: str | None = replies.extract(command, self.function)
         if self._explorer is not None:
@@ -384,6 +385,33 @@ class DataSciCoding(TextEnv):
             "isolation": self.driver,
             "score": self._best.auc,
         }
+
+    def _info(self, valid: bool, reason: StopReason | None) -> dict[str, Any]:
+        info = super()._info(valid, reason)
+        if self._over and self._ran():
+            info["threshold"] = self.threshold()  # no model reads it: the episode is over
+        return info
+
+    def _ran(self) -> bool:
+        """Returns True if a program has run, so that the episode has a score."""
+        return self._best.verdict == "ok"
+
+    def play_help(self) -> str:
+        return exploring.PLAY_HELP if self._explorer is not None else PLAY_HELP
+
+    def typed_command(self, line: str) -> str:
+        if self._explorer is None or not self._explorer.left or self._is_stop(line):
+            return line
+        return exploring.typed_command(line)
+
+    def play_result(self) -> str:
+        if not self._ran():
+            return "No program ran, so there is no score."
+        return f"The score that counts is {self.extra_info()['score']:.4f}; success needs {self.threshold():.4f}."
+
+    def _is_stop(self, command: str) -> bool:
+        """Returns True if a command ends the episode."""
+        return self.settings.mode == "improve" and command.strip().lower().rstrip(".!") == "done"
 
     def close(self) -> None:
         if self._explorer is not None:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from envsuite.envs.datascicoding import scoring
+from envsuite.envs.datascicoding import replies, scoring
 from envsuite.errors import EngineFailure
 from envsuite.sandbox.pool import Lease
-from envsuite.sandbox.protocol import Dialogue, Fate, Limits, Result, Session
+from envsuite.sandbox.protocol import Dialogue, Fate, HostKill, Limits, Result, Session
 from envsuite.tools import Tool
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ SUBMIT = Tool(
     "# submit\n{code}",
     {"code": "the whole program, in Python"},
 )
+PLAY_HELP = (
+    "By hand: what you type runs in the interpreter, as one line, as lines between two lines of ```, or by :edit. To "
+    "submit a program, begin with a line ```submit and end with a line ```; or begin with the line # submit in :edit."
+)
+"""for people; the instructions of models are above"""
 ENDINGS = {
     Fate.EXITED: "The interpreter ended",
     Fate.TIMEOUT: "The code took too long",
@@ -54,6 +59,11 @@ ENDINGS = {
     Fate.DISK: "The code filled the disk",
 }
 _MOST_SESSIONS = 256
+
+
+def typed_command(line: str) -> str:
+    """Returns the command that a person means who types `line`: code for the interpreter unless it is marked."""
+    return line if replies.is_marked(line) else f"# run\n{line}"
 
 
 class Explorer:
@@ -80,6 +90,9 @@ class Explorer:
         self.left -= 1
         try:
             result = self._interpreter().ask(code.encode("utf-8", "replace"), self.limits)
+        except HostKill:
+            self._end()
+            raise
         except EngineFailure:
             self._end()
             self._interpreter().ask(b"", self.limits)  # raises again unless the code was to blame

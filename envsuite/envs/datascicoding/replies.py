@@ -40,6 +40,11 @@ def submitted(answer: str, function: str = "build_model") -> str | None:
     return None if any(_is_python(info) for _, info, _ in blocks) else answer
 
 
+def is_marked(answer: str) -> bool:
+    """Returns True if an answer has a block, or begins with the line `# run` or `# submit`."""
+    return bool(_SUBMIT.match(answer) or _RUN.match(answer) or _BLOCK.search(answer))
+
+
 def cell(answer: str) -> str:
     """Returns the code of an answer that `submitted` leaves to the interpreter: all its Python blocks."""
     blocks = [] if _RUN.match(answer) else [text for _, info, text in _BLOCK.findall(answer) if _is_python(info)]

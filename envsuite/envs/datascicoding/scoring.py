@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import pickle
@@ -19,7 +18,7 @@ from envsuite.envs.datascicoding import features
 from envsuite.envs.datascicoding.blending import boosting
 from envsuite.errors import EngineFailure
 from envsuite.sandbox import packages
-from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
+from envsuite.sandbox.protocol import Fate, HostKill, Limits, Result, Spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -250,13 +249,21 @@ def run_job(pool: Pool, job: dict[str, object], limits: Limits, error_characters
     """Runs a job; returns its score without numbers, what it returned if that is "ok", and its seconds.
 
     Raises EngineFailure if the sandbox fails by itself: unless it fails twice on the job and a harmless program runs
-    afterwards.
+    afterwards. A run that the machine has killed twice raises HostKill, whatever runs afterwards.
     """
     payload = pickle.dumps(job)
+    killed: HostKill | None = None
     for _ in range(2):
-        with contextlib.suppress(EngineFailure):
+        try:
             result = pool.call(payload, limits)
+        except HostKill as error:
+            killed = error
+        except EngineFailure:
+            continue
+        else:
             return *read(result, error_characters), result.seconds
+    if killed:
+        raise killed
     pool.call(pickle.dumps({**job, "variant": "model", "code": ""}))
     return Score("crash", "it took the sandbox down"), b"", 0.0
 

@@ -144,8 +144,11 @@ class FeatureSteps(DataSciCoding):
         needed = max((unchanged + reference) / 2, unchanged + self.settings.margin)
         return min(reference, needed) if reference > unchanged else needed
 
+    def _ran(self) -> bool:
+        return bool(self._steps)
+
     def _reached(self) -> bool:
-        return bool(self._steps) and self._now.final >= self.threshold()
+        return self._ran() and self._now.final >= self.threshold()
 
     def _share(self) -> float:
         start = self._start.final

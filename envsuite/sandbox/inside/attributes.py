@@ -4,6 +4,9 @@ Landlock does not restrict chmod, utimensat and the like, so a run with the user
 file of the user. A seccomp filter (`system_calls.seccomp`) hands these calls to the zygote, and `AttributeGuard`
 carries them out on its behalf if the file is below one of the run's folders. The run cannot move or link a foreign file
 into its folders, because Landlock refuses that.
+
+The same filter also hands over calls by which a run can bring SIGKILL upon itself, under every driver with a filter.
+The guard notes them and lets the kernel carry them out (`host_kills`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ _REQUEST = struct.Struct("=QIIiIQ6Q")  # id, pid, flags, call, architecture, ins
 _REPLY = struct.Struct("=QqiI")  # id, value, negative error number, flags
 _CWD = -100  # AT_FDCWD
 _NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
+_CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 _SET_ID_BITS = 0o6000
 _TIMES_BYTES = 32  # two struct timespec
 _PAGE = 4096
@@ -33,6 +37,8 @@ class AttributeGuard:
     def __init__(self, listener: int, roots: list[str]) -> None:
         self.listener = listener
         self.roots = [os.path.realpath(root) for root in roots]
+        self.may_kill_itself = False
+        """True once the run has made a call by which it can bring SIGKILL upon itself"""
 
     def answer(self) -> None:
         """Carries out or refuses one waiting call. The calling thread sleeps until then."""
@@ -42,13 +48,16 @@ class AttributeGuard:
         except OSError:  # the caller was killed in the meantime
             return
         number, pid, _, call, _, _, *arguments = _REQUEST.unpack(buffer)
-        try:
-            self._carry_out(number, pid, system_calls.guarded_call(call), arguments)
-            code = 0
-        except OSError as error:
-            code = error.errno or errno.EPERM
+        name, code, flags = system_calls.guarded_call(call), 0, 0
+        if name is None:
+            self.may_kill_itself, flags = True, _CONTINUE
+        else:
+            try:
+                self._carry_out(number, pid, name, arguments)
+            except OSError as error:
+                code = error.errno or errno.EPERM
         with contextlib.suppress(OSError):
-            fcntl.ioctl(self.listener, _SEND, _REPLY.pack(number, 0, -code, 0))
+            fcntl.ioctl(self.listener, _SEND, _REPLY.pack(number, 0, -code, flags))
 
     def close(self) -> None:
         os.close(self.listener)

@@ -129,11 +129,15 @@ class Child:
             own = [f"/proc/self/{name}" for name in ("maps", "stat", "statm", "status")]
             kernel.landlock([*rules["listed"], *write], [*rules["read"], *own], write)
         if config["seccomp"]:
-            listener = system_calls.seccomp(config["sockets"], config["signals"], shared_user=link is not None)
+            listener = system_calls.seccomp(
+                config["sockets"], config["signals"], config["shared_user"], config["watches"]
+            )
             if listener is not None and link is not None:
                 with socket.socket(fileno=link) as channel:
                     socket.send_fds(channel, [b"l"], [listener])
                 os.close(listener)
+            elif link is not None:
+                os.close(link)
         kernel.die_with_parent()
 
 

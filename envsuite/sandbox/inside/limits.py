@@ -18,11 +18,9 @@ def set_limits(limits: dict[str, float], warm: bool, existing_processes: int) ->
     if warm:
         with open("/proc/self/statm") as file:
             mapped = int(file.read().split()[0]) * resource.getpagesize()
-    # Only a fallback: the wall clock ends a run first, however many processors its threads use.
-    processor = int(limits["seconds"] * (os.cpu_count() or 1)) + 30
     for kind, value in (
         (resource.RLIMIT_AS, mapped + int(limits["memory_mb"] * 1e6)),
-        (resource.RLIMIT_CPU, processor),
+        (resource.RLIMIT_CPU, processor_limit(limits)),
         (resource.RLIMIT_FSIZE, int(limits["disk_mb"] * 1e6)),
         (resource.RLIMIT_NOFILE, int(limits["files"])),
         (resource.RLIMIT_NPROC, int(limits["processes"]) + existing_processes),
@@ -32,6 +30,14 @@ def set_limits(limits: dict[str, float], warm: bool, existing_processes: int) ->
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
+
+
+def processor_limit(limits: dict[str, float]) -> int:
+    """Returns the processor time of one process after which the kernel kills it [seconds].
+
+    Only a fallback: the wall clock ends a run first, however many processors its threads use.
+    """
+    return int(limits["seconds"] * (os.cpu_count() or 1)) + 30
 
 
 def execute(command: list[str], folder: str, environment: dict[str, str]) -> int:

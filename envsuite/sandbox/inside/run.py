@@ -16,8 +16,8 @@ from .child import ERROR, OUTPUT, VALUE
 from .family import descendants
 from .usage import (
     ProcessMemory,
+    UncollectedTime,
     folder_bytes,
-    ignores_children,
     memory_bytes,
     processor_seconds,
     unlinked_bytes,
@@ -59,8 +59,13 @@ class SandboxRun:
     """where the turns of a dialogue are written"""
     seconds: float = 0.0
     """of the last `watch`, without the time for which the child waited for a processor"""
+    ended: bool = False
+    """True once the zygote has killed its processes"""
+    peak: float = 0.0
+    """largest memory seen beyond the baseline [bytes]"""
     excused: bool = True
-    """False once a process of the run might hide the processor time of others: then all its time counts"""
+    """False once processor time of the run was lost: then all its time counts"""
+    uncollected: UncollectedTime = field(default_factory=UncollectedTime)
 
     def watch(self, limits: dict[str, float], message: bytes | bytearray = b"") -> dict[str, Any]:
         """Forwards output until the child ends or exceeds a limit; returns its fate.
@@ -96,7 +101,8 @@ class SandboxRun:
                 now = time.monotonic()
                 if now >= deadline and (now >= latest or self._had_its_time(start, limits["seconds"])):
                     return "timeout"
-                for ready, event in poll.poll(max(1.0, (min(next_look, latest) - now) * 1e3)):
+                events = poll.poll(max(1.0, (min(next_look, latest) - now) * 1e3))
+                for ready, event in sorted(events, key=lambda pair: pair[0] == handle):  # what it wrote comes first
                     if ready in names:
                         count = self.forward(names[ready], ready)
                         if count is None:
@@ -125,9 +131,10 @@ class SandboxRun:
                 if looked >= next_look:
                     pids = descendants()
                     allowed_memory = limits["memory_mb"] * 1e6
-                    if memory_bytes(pids, self.baseline, allowed_memory) > allowed_memory:
+                    self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
+                    if self.peak > allowed_memory:
                         return "memory"
-                    self.excused = self.excused and not any(map(ignores_children, pids))
+                    self.excused = self.excused and not self.uncollected.look(pids)
                     # On a busy machine the check itself is slow and takes processor time from the run.
                     next_look = time.monotonic() + max(TICK, 4 * (time.monotonic() - looked))
                 looked = time.monotonic()

@@ -1,4 +1,7 @@
-"""The seccomp filter of a run: system calls that it may not make, and those that the zygote carries out for it.
+"""The seccomp filter of a run: system calls that it may not make, and those that the zygote answers.
+
+The zygote carries out some calls itself (`attributes`). Others it only notes, before the kernel carries them out: those
+by which a run can bring SIGKILL upon itself. A run that made none of them was killed by the host (`host_kills`).
 
 Numbers are from the kernel's headers (x86_64, aarch64).
 """
@@ -6,6 +9,7 @@ Numbers are from the kernel's headers (x86_64, aarch64).
 from __future__ import annotations
 
 import platform
+import re
 import socket
 import struct
 from collections.abc import Sequence
@@ -81,6 +85,12 @@ _UNSUPPORTED_FOR_SHARED_USER = {
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
 }
+# Calls that report what happens to files; reported as missing, so that programs look again and again instead.
+_WATCHING: dict[str, tuple[int | None, int | None]] = {
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
+}
 # Calls whose first argument is a process id; refused unless it is 0, the caller itself.
 _OF_A_PROCESS = {
     "prlimit64": (302, 261),
@@ -116,14 +126,26 @@ _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _ISOLATED_DOMAINS = (1, 2, 10, 16)
 _CONNECTED_TYPES = (1, 5)  # SOCK_STREAM, SOCK_SEQPACKET; a datagram socket of a pair can write to any other socket
 _TYPE_MASK = 0xF
-_SIGNALS = (
-    (62, 129),
-    (200, 130),
-    (234, 131),
-    (129, 138),
-    (297, 240),
-    (424, 424),
-)  # kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
+_KILL_SIGNAL = 9
+# Calls that can send SIGKILL: x86_64 number, aarch64 number, position of the signal among the arguments.
+_SENDERS = {
+    "kill": (62, 129, 1),
+    "tkill": (200, 130, 1),
+    "tgkill": (234, 131, 2),
+    "rt_sigqueueinfo": (129, 138, 1),
+    "rt_tgsigqueueinfo": (297, 240, 2),
+    "pidfd_send_signal": (424, 424, 1),
+}
+# Other calls after which the kernel may kill the caller: numbers, and the value of an argument (position, value) that
+# matters: RLIMIT_CPU, PR_SET_SECCOMP, SECCOMP_SET_MODE_STRICT, F_SETSIG; none for a timer, whose signal is in memory.
+_SELF_KILLERS: dict[str, tuple[int, int, tuple[int, int] | None]] = {
+    "setrlimit": (160, 164, (0, 0)),
+    "prlimit64": (302, 261, (1, 0)),
+    "prctl": (157, 167, (0, 22)),
+    "seccomp": (317, 277, (0, 0)),
+    "fcntl": (*_FCNTL_CALL, (1, 10)),
+    "timer_create": (222, 107, None),
+}
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _SECCOMP_CALL = (317, 277)
 _NEW_NAMESPACES = 0x7E020080
@@ -142,26 +164,34 @@ _REFUSE, _MISSING, _UNSUPPORTED = 0x00050001, 0x00050026, 0x0005005F  # EPERM, E
 _NO_DOMAIN, _NO_REQUEST = 0x00050061, 0x00050019  # EAFNOSUPPORT, ENOTTY
 _LOAD_CALL = (_LOAD, 0, 0, 0)
 _FIRST_ARGUMENT, _SECOND_ARGUMENT = 16, 24  # offsets of the lower halves in struct seccomp_data
+_ARGUMENT_BYTES = 8
 Step = tuple[int, int, int, int]
 """an instruction of the filter: code, jump if true, jump if false, value"""
 
 
-def guarded_call(number: int) -> str:
-    """Returns the name of a call that the filter hands to the zygote, by its number on this processor."""
+def guarded_call(number: int) -> str | None:
+    """Returns the name of a call that the zygote carries out, by its number on this processor; None for others."""
     column, _ = _MACHINES[platform.machine()]
-    return next(name for name, numbers in _GUARDED.items() if numbers[column] == number)
+    return next((name for name, numbers in _GUARDED.items() if numbers[column] == number), None)
 
 
-def seccomp(sockets: str, signals: bool, shared_user: bool = False) -> int | None:
+def can_note() -> bool:
+    """Returns True if this kernel can continue a call that was handed over: Linux 5.5 or newer."""
+    return tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2]) >= (5, 5)
+
+
+def seccomp(sockets: str, signals: bool, shared_user: bool = False, watches: bool = True) -> int | None:
     """Refuses (EPERM) the calls above, sockets as below, and every kill unless `signals`.
 
     `sockets`: "all" that a network namespace isolates, connected "pairs" only, or "none". `shared_user`: the run's user
     owns other files and processes. Then calls that would change them are refused too, and those in `_GUARDED` are
-    handed to the returned file descriptor; otherwise returns None.
+    handed over. `watches`: the run may ask for reports of changes to files. Returns the file descriptor that receives
+    calls handed over; None if the kernel allows none (it is too old, or this process has such a filter already), and
+    then no call is noted.
     """
     column, architecture = _MACHINES[platform.machine()]
     refused = [numbers[column] for numbers in _REFUSED.values()]
-    refused += [] if signals else [numbers[column] for numbers in _SIGNALS]
+    refused += [] if signals else [sender[column] for sender in _SENDERS.values()]
     program: list[Step] = [
         (_LOAD, 0, 0, 4),  # the architecture
         (_EQUAL, 1, 0, architecture),
@@ -172,18 +202,50 @@ def seccomp(sockets: str, signals: bool, shared_user: bool = False) -> int | Non
     ]
     for number in refused:
         program += _when(number, _REFUSE)
+    watching = [] if watches else [calls[column] for calls in _WATCHING.values()]
+    for watch in watching:
+        program += _when(watch, _MISSING) if watch is not None else []
     program += _socket_steps(column, sockets)
     if shared_user or not signals:
         program += _refuse_values(_FCNTL_CALL[column], _SECOND_ARGUMENT, _SIGNAL_COMMANDS)
     if shared_user:
         program += _shared_user_steps(column)
+    noted = _noted_steps(column, signals)
     # clone3 passes its flags by pointer. Reported as missing, it makes the C library use clone, whose flags can be
     # checked.
-    program += _when(_CLONE3[column], _MISSING)
-    program += [(_EQUAL, 0, 3, _CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NEW_NAMESPACES)]
-    program += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
-    code = b"".join(struct.pack("=HBBI", *step) for step in program)
-    return kernel.install_filter(code, _SECCOMP_CALL[column], listen=shared_user)
+    ending = _when(_CLONE3[column], _MISSING)
+    ending += [(_EQUAL, 0, 3, _CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NEW_NAMESPACES)]
+    ending += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
+    try:
+        if shared_user or can_note():
+            return kernel.install_filter(_packed(program + noted + ending), _SECCOMP_CALL[column], listen=True)
+    except OSError:  # another filter above this process listens already
+        if shared_user:
+            raise
+    return kernel.install_filter(_packed(program + ending), _SECCOMP_CALL[column], listen=False)
+
+
+def _packed(program: Sequence[Step]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *step) for step in program)
+
+
+def _noted_steps(column: int, signals: bool) -> list[Step]:
+    """Returns steps that hand over the calls by which a run can bring SIGKILL upon itself."""
+    steps: list[Step] = []
+    for sender in _SENDERS.values():
+        steps += _note(sender[column], (sender[2], _KILL_SIGNAL)) if signals else []
+    for killer in _SELF_KILLERS.values():
+        steps += _note(killer[1] if column else killer[0], killer[2])
+    return steps
+
+
+def _note(call: int, value: tuple[int, int] | None) -> list[Step]:
+    """Returns steps that hand over `call`, if the argument at a position has a value."""
+    if value is None:
+        return _when(call, _NOTIFY)
+    position, number = value
+    load: Step = (_LOAD, 0, 0, _FIRST_ARGUMENT + position * _ARGUMENT_BYTES)
+    return [(_EQUAL, 0, 4, call), load, (_EQUAL, 0, 1, number), (_RETURN, 0, 0, _NOTIFY), _LOAD_CALL]
 
 
 def _when(number: int, action: int) -> list[Step]:

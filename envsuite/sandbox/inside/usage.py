@@ -8,8 +8,9 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-_SIGCHLD_BIT = 1 << 16
+_UNCOLLECTED_SECONDS = 0.05  # of children whose parent waited for them, at most: the kernel's figures are rounded
 
 
 @dataclass(frozen=True)
@@ -118,24 +119,61 @@ def waited(pid: int) -> float:
         return 0.0
 
 
-def ignores_children(pid: int) -> bool:
-    """Returns True if a process ignores the signal SIGCHLD: its children end without a trace of their
-    processor time.
+class ProcessTimes(NamedTuple):
+    """A process's parent, its own processor time, and that of children it has waited for [seconds]."""
 
-    The flag SA_NOCLDWAIT does the same and cannot be seen. A handler hides nothing: shells have one.
-    """
+    parent: int
+    own: float
+    children: float
+
+
+def times_of(pid: int) -> ProcessTimes | None:
+    """Returns the times of a process; None if it has ended."""
     try:
-        with open(f"/proc/{pid}/status") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        return bool(int(fields["SigIgn"], 16) & _SIGCHLD_BIT)
-    except (OSError, ValueError, KeyError):
-        return False
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/schedstat") as file:
+            own = int(file.read().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+    return ProcessTimes(int(fields[1]), own, (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK"))
+
+
+class UncollectedTime:
+    """Finds out whether processes of a run end without a trace of their processor time.
+
+    That happens if their parent ignores the signal SIGCHLD or has set the flag SA_NOCLDWAIT. Otherwise the kernel adds
+    a child's time to the parent's figure when the parent waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, ProcessTimes] = {}
+        self._start: dict[int, float] = {}
+        """children's time of each parent when it was first seen"""
+        self._ended: dict[int, float] = {}
+        """time that each parent's children had when they were last seen"""
+
+    def look(self, pids: Iterable[int]) -> bool:
+        """Returns True if children have ended since the first look whose time no living parent has collected."""
+        now = {pid: times for pid in pids if (times := times_of(pid))}
+        for pid, times in now.items():
+            self._start.setdefault(pid, times.children)
+        for pid, times in self._last.items():
+            if pid not in now and times.parent in now:
+                self._ended[times.parent] = self._ended.get(times.parent, 0.0) + times.own
+        self._last = now
+        # A parent in `now` may have collected since then, so its figure is read again.
+        return any(
+            seconds > times.children - self._start[pid] + _UNCOLLECTED_SECONDS
+            for pid, seconds in self._ended.items()
+            if pid in now and (times := times_of(pid))
+        )
 
 
 def processor_seconds(pids: list[int]) -> float:
     """Returns the processor time of processes and of their children that were waited for.
 
-    That of children whose parent `ignores_children` is missing.
+    That of children whose parent does not collect it is missing (`UncollectedTime`).
     """
     ticks = 0
     for pid in pids:

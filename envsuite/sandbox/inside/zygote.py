@@ -14,7 +14,6 @@ import importlib
 import importlib.util
 import json
 import os
-import resource
 import select
 import socket
 import traceback
@@ -25,6 +24,8 @@ from . import archive, kernel, wire
 from .attributes import AttributeGuard
 from .child import ERROR, FAULT, LINK, OUTPUT, STDIN, VALUE, Child
 from .family import descendants, end_family, is_awake, pause_family
+from .host_kills import KillCounter, blame
+from .limits import processor_limit
 from .run import Channel, SandboxRun
 from .usage import memory_of
 
@@ -39,6 +40,7 @@ class Zygote:
         self.channel = Channel(commands, replies, config["parent"])
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if config["namespaces"] else None
         self.program: ModuleType | None = None
+        self.kills = KillCounter(config["kills"])
         self.runs = 0
 
     def warm_up(self) -> None:
@@ -83,6 +85,7 @@ class Zygote:
 
     def end(self, run: SandboxRun) -> None:
         """Kills all processes of a run except its first, which is left to be waited for."""
+        run.ended = True
         end_family(run.child, self.config["uid"], namespaced=self.pid_namespace is not None)
 
     # ---- one run ---------------------------------------------------------------------------------------------------
@@ -92,6 +95,7 @@ class Zygote:
         self.channel.buffer[:] = bytes(len(self.channel.buffer))
         self.runs += 1
         scratch = self.make_scratch()
+        before = self.kills.read()
         run, fault = self.begin(job, scratch)
         if fault:
             ending: dict[str, Any] = {"fate": "fault", "reason": fault}
@@ -99,9 +103,10 @@ class Zygote:
             ending = self.converse(run)
         else:
             ending = run.watch(job["limits"])
+        innocent = not run.ended
         self.end(run)
         run.close()
-        _, status = os.waitpid(run.child, 0)
+        _, code, used = os.wait4(run.child, 0)
         if ending["fate"] == "abandoned":
             raise SystemExit(0)
         if not fault:
@@ -111,13 +116,16 @@ class Zygote:
         if scratch and self.config["fresh"]:
             archive.remove([entry.path for entry in os.scandir(self.config["scratch"])])
         if not fault:
-            used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-            ending.update(status=os.waitstatus_to_exitcode(status), seconds=run.seconds, peak_kb=used)
+            status = os.waitstatus_to_exitcode(code)
+            innocent = innocent and run.guard is not None and not run.guard.may_kill_itself
+            innocent = innocent and used.ru_utime + used.ru_stime < processor_limit(job["limits"])
+            ending["fate"] = blame(ending["fate"], status, innocent, self.kills.read() - before)
+            ending.update(status=status, seconds=run.seconds, peak=run.peak)
         self.report(ending)
 
     def begin(self, job: dict[str, Any], scratch: str | None) -> tuple[SandboxRun, str]:
         """Forks the child of a run; returns the run, and the error that prevented it, normally ''."""
-        link = socket.socketpair() if self.config["shared_user"] else None
+        link = socket.socketpair() if self.config["seccomp"] else None
         pipes = {name: os.pipe() for name in (OUTPUT, ERROR, VALUE, FAULT)}
         stdin = os.pipe() if job["kind"] == "dialogue" else None
         if self.pid_namespace is not None:
@@ -155,6 +163,7 @@ class Zygote:
             if turn is None:
                 return {"fate": "abandoned"}
             if turn["kind"] != "turn":
+                self.end(run)
                 return {"fate": "exited"}
             message = wire.relay_message(self.channel.commands, turn["payload"])
             run.resume()
@@ -185,12 +194,13 @@ class Zygote:
     def receive_guard(
         self, link: tuple[socket.socket, socket.socket], scratch: str | None, failed: bool
     ) -> AttributeGuard | None:
-        """Receives the listener of the child's filter over `link`; None if the run did not begin."""
-        with link[0], link[1]:
-            if failed:
-                return None
-            _, (listener, *_), _, _ = socket.recv_fds(link[0], 1, 1)
-        return AttributeGuard(listener, [folder for folder in (scratch, self.config["workspace"]) if folder])
+        """Receives the listener of the child's filter over `link`; None if it has none or the run did not begin."""
+        with link[0]:
+            link[1].close()
+            listeners = [] if failed else socket.recv_fds(link[0], 1, 1)[1]
+        if not listeners:
+            return None
+        return AttributeGuard(listeners[0], [folder for folder in (scratch, self.config["workspace"]) if folder])
 
     def read_fault(self, handle: int) -> str:
         """Waits until the run begins; returns the error that prevented it, normally ''."""

@@ -7,7 +7,7 @@ import pytest
 from envsuite import registry
 from envsuite.envs.datascicoding import pipelines, scoring
 from envsuite.envs.datascicoding.blending import blend, boosting
-from envsuite.errors import BadKnob, MissingExtra
+from envsuite.errors import BadKnob, MissingExtra, UsageError
 from envsuite.sandbox.pool import Lease
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
@@ -107,6 +107,20 @@ def test_an_absent_package_is_an_error_of_one_line_with_the_cure():
         boosting.require(("nosuch",))
     with pytest.raises(BadKnob, match=r"any of lightgbm\|xgboost"):
         registry.build("DataSciCoding-iris-v0", "dense", packages="torch")
+
+
+def test_a_folder_with_a_packages_name_is_no_installation(tmp_path, monkeypatch):
+    (tmp_path / "nosuch").mkdir()
+    (tmp_path / "nosuch" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.util.find_spec("nosuch")
+    with pytest.raises(MissingExtra, match="'nosuch', which is not installed"):
+        boosting.require(("nosuch",))
+
+
+def test_a_package_that_is_named_twice_is_refused_in_one_line():
+    with pytest.raises(UsageError, match=r"^packages names 'lightgbm' 2 times: name each package once\.$"):
+        registry.build("DataSciCoding-iris-v0", "dense", packages="lightgbm,lightgbm")
 
 
 def test_the_sandbox_of_the_published_protocol_is_the_same_with_and_without_the_packages_installed():

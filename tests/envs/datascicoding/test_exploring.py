@@ -8,6 +8,9 @@ from envsuite.envs.datascicoding.replies import cell, submitted
 from envsuite.errors import UsageError
 from envsuite.sandbox import DRIVERS
 from envsuite.tools import call_of
+from harness.play import play
+from harness.types import episode
+from tests.envs.datascicoding.programs import STUMP
 from tests.sandbox.conftest import working
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
@@ -161,3 +164,28 @@ def test_both_actions_are_tools_and_commands_turn_back_into_calls():
 def test_exploring_needs_a_holdout():
     with pytest.raises(UsageError, match="explore needs a holdout"):
         registry.build("DataSciCoding-iris-v0", explore=3, sandbox="process")
+
+
+def test_a_person_explores_by_plain_lines_and_reads_how_to_submit_and_what_success_needs(env):
+    instructions, lines, said = (
+        env.instructions,
+        iter(["len(x_train)", ":help", "```submit", *STUMP.split("\n"), "```"]),
+        [],
+    )
+    (run,) = play(env, [episode(registry.TASKS["DataSciCoding-explore-v1"], 0)], lambda _: next(lines), said.append)
+    assert [turn.commands[0].split("\n")[0] for turn in run.turns] == ["# run", "```submit"]
+    assert exploring.PLAY_HELP in said[0] and said[1].startswith("47\n") and said[2].endswith(exploring.PLAY_HELP)
+    info = run.turns[-1].info
+    assert f"The score that counts is {info['score']:.4f}; success needs {info['threshold']:.4f}." in said[-1]
+    assert "threshold" not in run.turns[0].info
+    assert env.instructions == instructions
+    assert not any(exploring.PLAY_HELP in turn.observation for turn in run.turns)
+
+
+def test_without_a_score_a_person_reads_that_no_program_ran(driver):
+    env = registry.build("DataSciCoding-explore-v1", "dense", sandbox=driver, dataset=("iris",), explore=1, attempts=1)
+    lines, said = iter(["1 + 1", "nonsense"]), []
+    (run,) = play(env, [episode(registry.TASKS["DataSciCoding-explore-v1"], 0)], lambda _: next(lines), said.append)
+    assert said[-1].endswith("No program ran, so there is no score.")
+    assert "threshold" not in run.turns[-1].info
+    env.close()

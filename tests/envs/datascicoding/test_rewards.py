@@ -1,9 +1,13 @@
 """DataSciCoding: verdicts on programs, endings and rewards."""
 
+import threading
+
 import pytest
 
 from envsuite.envs.datascicoding import pipelines, scoring
+from envsuite.sandbox import HostKill
 from tests.envs.datascicoding.programs import CONSTANT, STUMP
+from tests.sandbox.killing import kill_sleeper, new_marker
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
 
@@ -150,3 +154,16 @@ def test_what_holds_the_code_is_named_in_every_episode(build, warm):
     assert info["labels"]["isolation"] == warm.driver
     assert info["labels"]["leaky"] == str(warm.driver == "process").lower()
     assert build(task="DataSciCoding-balance-scale-v0").reset(seed=0)[1]["labels"]["leaky"] == "true"
+
+
+def test_a_submission_that_the_machine_kills_is_repeated_and_then_a_fault_and_no_score(build):
+    env = build(splits=1)
+    if env.driver == "process":
+        pytest.skip("needs bubblewrap, Landlock or Docker: apt-get install bubblewrap")
+    env.reset(seed=0)
+    marker = new_marker()
+    killer = threading.Thread(target=kill_sleeper, args=(marker, 2))
+    killer.start()
+    with pytest.raises(HostKill, match="The machine killed a run"):
+        env.step(f"import os\nos.execv('/bin/sleep', ['sleep', {marker!r}])")
+    killer.join()

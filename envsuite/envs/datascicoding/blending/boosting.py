@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
 
-from envsuite.errors import MissingExtra
+from envsuite.errors import MissingExtra, UsageError
 from envsuite.sandbox.protocol import Spec
 
 DISTRIBUTIONS = {"lightgbm": ("lightgbm",), "xgboost": ("xgboost-cpu", "xgboost")}
@@ -24,9 +23,15 @@ ENVIRONMENT = (("OMP_THREAD_LIMIT", "1"),)
 
 
 def require(packages: Sequence[str]) -> None:
-    """Raises MissingExtra, in one line, if one of the packages is not installed or cannot be loaded."""
+    """Raises an error of one line if a package is not installed, cannot be loaded, or is named twice.
+
+    Raises MissingExtra, or UsageError for a name that is there twice. A folder with a package's name in the working
+    directory is no installation: the sandbox gets what a distribution contains.
+    """
     for name in packages:
-        if importlib.util.find_spec(name) is None:
+        if packages.count(name) > 1:
+            raise UsageError(f"packages names {name!r} {packages.count(name)} times: name each package once.")
+        if not any(map(_is_installed, DISTRIBUTIONS.get(name, (name,)))):
             raise MissingExtra(f"packages={name} needs the package {name!r}, which is not installed: {CURE}")
         if name == "lightgbm":
             try:
