@@ -23,15 +23,27 @@ class GroupConfig(UpdateConfig):
     """Discount of the return-to-go."""
     normalise: AdvantageScope = "none"
     kl_coef: NonNegative = 0.001
+    resample: Natural = 0
+    """Extra rollouts per update in which groups whose episodes all earned the same are replaced by
+    other games (DAPO's dynamic sampling); 0: such groups stay."""
 
     @property
     def episodes_per_group(self) -> int:
         return self.group_size
 
+    @property
+    def resampling_rounds(self) -> int:
+        return self.resample
+
     def validate(self, recipe: Any) -> None:
         super().validate(recipe)
         if recipe.episodes % self.group_size:
             raise UsageError(f"episodes = {recipe.episodes} is not a whole number of groups of {self.group_size}.")
+        if self.resample and self.group_size == 1:
+            raise UsageError(
+                f"config.resample = {self.resample} replaces groups that earned the same, and config.group_size = 1 "
+                "compares nothing: set group_size to 2 or more, or leave resample out."
+            )
         if recipe.turns:
             raise UsageError(
                 f"{recipe.algorithm} compares whole episodes, and turns = {recipe.turns} cuts them: leave turns out."

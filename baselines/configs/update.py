@@ -88,6 +88,11 @@ class UpdateConfig:
         return 1
 
     @property
+    def resampling_rounds(self) -> int:
+        """Times that groups which teach nothing are replaced by other games in one update."""
+        return 0
+
+    @property
     def trains_target_critic(self) -> bool:
         return False
 
