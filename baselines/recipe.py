@@ -168,7 +168,7 @@ class Recipe:
     @property
     def module(self) -> types.ModuleType:
         """The algorithm's module, whose `update` takes an `UpdateInput`."""
-        return importlib.import_module(f"baselines.algorithms.{self.algorithm}")
+        return importlib.import_module(f"{self.config.package}.{self.algorithm}")
 
     def turn_limit(self, update: int) -> int:
         """Returns the turn limit of the training episodes of an update; 0: the environment's own."""

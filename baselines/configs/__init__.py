@@ -7,12 +7,13 @@ The package imports no torch, so that a bad recipe is rejected before anything s
 from __future__ import annotations
 
 from baselines.configs.actor_critic import NTPO, POAD, PPO, TWOSOME, DualGAE, Rates
-from baselines.configs.groups import GRPO, HGPO, RLOO, GiGPO, GroupConfig
+from baselines.configs.groups import GAGPO, GRPO, HGPO, RLOO, GiGPO, GraphGPO, GroupConfig
 from baselines.configs.model import ModelConfig, SFTConfig
 from baselines.configs.update import SFT, UpdateConfig
 
 __all__ = [
     "CONFIGS",
+    "GAGPO",
     "GRPO",
     "HGPO",
     "NTPO",
@@ -23,6 +24,7 @@ __all__ = [
     "TWOSOME",
     "DualGAE",
     "GiGPO",
+    "GraphGPO",
     "GroupConfig",
     "ModelConfig",
     "Rates",
@@ -41,5 +43,7 @@ CONFIGS: dict[str, type[UpdateConfig]] = {
     "rloo": RLOO,
     "gigpo": GiGPO,
     "hgpo": HGPO,
+    "graphgpo": GraphGPO,
+    "gagpo": GAGPO,
 }
 """Settings of each algorithm."""

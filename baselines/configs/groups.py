@@ -1,4 +1,4 @@
-"""Settings of the algorithms that compare the episodes of one game: GRPO, RLOO, GiGPO and HGPO."""
+"""Settings of the algorithms that compare the episodes of one game."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from baselines.configs.ranges import AdvantageScope, Aggregation, Count, Natural
 from baselines.configs.update import UpdateConfig
 from envsuite.errors import UsageError
 from envsuite.types import Shaping
+
+STATE_GROUPS = "baselines.algorithms.state_groups"
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class GiGPO(GroupConfig):
 class HGPO(GroupConfig):
     """Hierarchy-of-groups policy optimisation: turns compared by observation and by history."""
 
+    package: ClassVar[str] = STATE_GROUPS
+
     gamma: Share = 0.95
     """Discount of the return-to-go by which turns are compared."""
     history: Natural = 2
@@ -117,6 +121,44 @@ class HGPO(GroupConfig):
     """Exponent of the weights: a level with k earlier observations weighs (k + 1)**alpha."""
     std: bool = True
     """Divide by the standard deviation of the turns that are compared."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma)
+
+
+@dataclass(frozen=True)
+class GraphGPO(GroupConfig):
+    """Graph-based group policy optimisation: turns compared by their distance to the goal."""
+
+    package: ClassVar[str] = STATE_GROUPS
+
+    decay: Share = 0.1
+    """Factor of a turn's step reward per transition between its next state and the goal."""
+    episode_weight: NonNegative = 1.0
+    graph_weight: NonNegative = 1.0
+    merge: bool = False
+    """Average the episode advantages over equal transitions of a group (SALT)."""
+    std: bool = True
+    """Divide by the standard deviation of the group and of the turns with the same state."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class GAGPO(GroupConfig):
+    """Generalised advantages from values that are means over a group's turns with the same state."""
+
+    package: ClassVar[str] = STATE_GROUPS
+
+    gamma: Share = 0.95
+    """Discount of the values and of the advantages."""
+    lam: Share = 0.95
+    """Decay of the trace of the advantages."""
+    std: bool = True
+    """Divide by the standard deviation of all turns of the group."""
+    ratio: Literal["token", "turn"] = "turn"
     kl_coef: NonNegative = 0.01
     whole: bool = False
 

@@ -22,7 +22,6 @@ from baselines.algorithms import (  # noqa: E402
     dual_gae,
     gigpo,
     grpo,
-    hgpo,
     ntpo,
     poad,
     ppo,
@@ -31,6 +30,7 @@ from baselines.algorithms import (  # noqa: E402
     twosome,
 )
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
+from baselines.algorithms.state_groups import gagpo, graphgpo, hgpo  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.networks import prefix_sharing  # noqa: E402
 from baselines.networks.model import Model  # noqa: E402
@@ -331,11 +331,12 @@ def test_twosome(normalisation, normalise):
 # -----------------------------------------------------------------------------------------------------
 
 
-def check_group_method(algorithm, config, advantages_of, plays=GROUPS):
+def check_group_method(algorithm, config, advantages_of, plays=GROUPS, prepare=lambda runs: None):
     """One update of a method without a critic; `advantages_of` maps rewards [E][T] to advantages
-    [E][T]."""
+    [E][T], and `prepare` changes the episodes before it."""
     model = hand.tiny_model(reference=True)
     runs = hand.trajectories(model, plays)
+    prepare(runs)
     behind = hand.frozen_copy(model.reference.frozen)
     rewards = [[turn.reward for turn in run.turns] for run in runs]
     if config.kl_in == "reward":
@@ -435,6 +436,55 @@ def test_hgpo(history, std, kl_in):
     config = configs.HGPO(gamma=0.6, history=history, alpha=1.7, std=std, kl_in=kl_in, **GROUP)
     scored = lambda rewards: formulas.hierarchy_of_groups(rewards, PASTS, OWNERS, 0.6, history, 1.7, std)
     check_group_method(hgpo, config, scored, PAST_GROUPS)
+
+
+COMMANDS_DONE = [
+    ["go", "open", "take"],
+    ["go", "look", "open"],
+    ["go", "open", "wait"],
+    ["x", "y"],
+    ["z", "y"],
+    ["z", "w"],
+]
+FINAL = [None, "b", "d", "c", None, "a"]
+"""commands and last states of PAST_GROUPS; None: the goal"""
+
+
+def in_a_graph(runs):
+    for run, commands, final in zip(runs, COMMANDS_DONE, FINAL, strict=True):
+        run.success, run.final_observation = final is None, final or "Won."
+        for turn, command in zip(run.turns, commands, strict=True):
+            turn.commands = (command,)
+
+
+@pytest.mark.parametrize(("episode", "graph"), [(0.7, 1.3), (1.0, 0.0), (0.0, 1.0)])
+@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize("std", [True, False])
+def test_graphgpo(std, merge, episode, graph):
+    config = configs.GraphGPO(
+        decay=0.4, episode_weight=episode, graph_weight=graph, merge=merge, std=std, kl_in="reward", **GROUP
+    )
+    transitions = [
+        list(zip(states, [(command,) for command in commands], [*states[1:], final], strict=True))
+        for states, commands, final in zip(PASTS, COMMANDS_DONE, FINAL, strict=True)
+    ]
+    scored = lambda rewards: formulas.graph_credit(rewards, transitions, OWNERS, 0.4, (episode, graph), merge, std)
+    check_group_method(graphgpo, config, scored, PAST_GROUPS, in_a_graph)
+
+
+@pytest.mark.parametrize("ratio", ["token", "turn"])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("std", [True, False])
+def test_gagpo(std, whole, ratio):
+    config = configs.GAGPO(gamma=0.6, lam=0.8, std=std, whole=whole, ratio=ratio, kl_in="reward", **GROUP)
+    scored = lambda rewards: formulas.grouped_temporal(rewards, PASTS, OWNERS, 0.6, 0.8, std)
+    check_group_method(gagpo, config, scored, PAST_GROUPS)
+
+
+def test_the_ratio_of_a_reply_in_micro_batches():
+    config = configs.GAGPO(gamma=0.6, lam=0.8, micro_rows=2, **GROUP)
+    scored = lambda rewards: formulas.grouped_temporal(rewards, PASTS, OWNERS, 0.6, 0.8, True)
+    check_group_method(gagpo, config, scored, PAST_GROUPS)
 
 
 # ---- on demonstrations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from baselines import configs
-from baselines.algorithms import hgpo
-from baselines.math import estimators
+from baselines import configs  # noqa: E402
+from baselines.algorithms.state_groups import gagpo, graphgpo, hgpo  # noqa: E402
+from baselines.math import estimators, losses  # noqa: E402
 
 GAME = ["game"] * 3
 
@@ -37,3 +37,72 @@ def test_hgpo_compares_only_turns_of_one_group():
     states, rewards = [["a"], ["a"], ["a"]], [[1.0], [0.0], [5.0]]
     result = hgpo.advantages(rewards, states, ["one", "one", "other"], configs.HGPO(std=False))
     assert result == [[0.5], [-0.5], [0.0]]
+
+
+# ---- GraphGPO
+# ---------------------------------------------------------------------------------------------------
+
+WALKS = [
+    [("a", ("go",), "b"), ("b", ("open",), None)],  # won
+    [("a", ("look",), "a"), ("a", ("go",), "b")],
+    [("a", ("go",), "b"), ("b", ("wait",), "c")],
+]
+SCORES = [[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+
+
+def test_distances_count_transitions_to_the_goal():
+    assert graphgpo.goal_distances(step for walk in WALKS for step in walk) == {None: 0, "b": 1, "a": 2}
+    assert graphgpo.goal_distances(WALKS[1]) == {}
+
+
+def test_graphgpo_prefers_steps_towards_the_goal_also_in_lost_episodes():
+    config = configs.GraphGPO(decay=0.5, episode_weight=0.0, std=False)
+    result = graphgpo.advantages(SCORES, WALKS, GAME, config)
+    # Next states at distance 0, 1, 2 and (unknown) 3 pay 5, 2.5, 1.25 and 0.625.
+    assert result[0] == pytest.approx([2.5 - 2.1875, 5 - 2.8125])
+    assert result[1] == pytest.approx([1.25 - 2.1875, 2.5 - 2.1875])
+    assert result[2] == pytest.approx([2.5 - 2.1875, 0.625 - 2.8125])
+
+
+def test_graphgpo_without_a_won_episode_is_grpo():
+    lost = [WALKS[1], WALKS[2]]
+    rewards = [[0.0, 0.3], [0.1, 0.0]]
+    result = graphgpo.advantages(rewards, lost, GAME[:2], configs.GraphGPO(std=False))
+    assert [x for row in result for x in row] == pytest.approx([0.1, 0.1, -0.1, -0.1])
+
+
+def test_salt_makes_steps_neutral_that_won_and_lost_episodes_share():
+    config = configs.GraphGPO(graph_weight=0.0, merge=True, std=False)
+    result = graphgpo.advantages(SCORES, WALKS, GAME, config)
+    assert result[0] == pytest.approx([0.0, 2 / 3])  # "go" from a to b occurs in all three
+    assert result[1] == pytest.approx([-1 / 3, 0.0])
+    assert result[2] == pytest.approx([0.0, -1 / 3])
+
+
+# ---- GAGPO
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_gagpo_passes_the_outcome_back_through_values_of_equal_states():
+    states, rewards = [["a", "b"], ["a", "b"], ["a"]], [[0.0, 1.0], [0.0, 0.0], [0.5]]
+    config = configs.GAGPO(gamma=0.5, lam=0.5, std=False)
+    # V(a) = (0.5 + 0 + 0.5) / 3 and V(b) = (1 + 0) / 2; the advantages of the group sum to 0.
+    result = gagpo.advantages(rewards, states, GAME, config)
+    assert result[0] == pytest.approx([-1 / 12 + 0.25 * 0.5, 0.5])
+    assert result[1] == pytest.approx([-1 / 12 - 0.25 * 0.5, -0.5])
+    assert result[2] == pytest.approx([1 / 6])
+
+
+def test_gagpo_normalises_each_group_by_itself():
+    states, rewards = [["a"], ["a"], ["a"], ["a"]], [[1.0], [0.0], [10.0], [30.0]]
+    result = gagpo.advantages(rewards, states, ["x", "x", "y", "y"], configs.GAGPO())
+    root = 0.5**0.5
+    assert [x for row in result for x in row] == pytest.approx([root, -root, -root, root], abs=1e-5)
+
+
+def test_the_ratio_of_a_turn_is_the_geometric_mean_of_its_tokens():
+    change = torch.tensor([[0.2, 0.4, 9.0, 1.0], [0.6, 9.0, 0.3, 0.1]])
+    turns = torch.tensor([[0, 0, 0, 1], [0, 0, 2, 2]])  # turn 0 continues in the next row
+    sampled = torch.tensor([[True, True, False, True], [True, False, True, True]])
+    expected = torch.tensor([[0.4, 0.4, 0.0, 1.0], [0.4, 0.0, 0.2, 0.2]])
+    torch.testing.assert_close(losses.turn_means(change, turns, sampled), expected)

@@ -231,7 +231,9 @@ def recipe(folder, algorithm, **changes):
     return recipes.parse(table)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "ntpo", "poad", "twosome", "dual_gae", "grpo", "rloo", "gigpo", "hgpo"])
+@pytest.mark.parametrize(
+    "algorithm", ["ppo", "ntpo", "poad", "twosome", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo"]
+)
 def test_every_algorithm_takes_its_steps_and_leaves_a_model_that_loads(folder, tmp_path, algorithm):
     config = {"learning_rate": 1e-3, **({"critic_warmup": 1} if algorithm == "dual_gae" else {})}
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}

@@ -219,7 +219,9 @@ def lines(folder, kind):
     return [row for row in rows if row["kind"] == kind]
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo", "hgpo"])
+@pytest.mark.parametrize(
+    "algorithm", ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo"]
+)
 def test_every_algorithm_with_a_ratio_per_token_begins_at_ratio_one(folder, tmp_path, algorithm):
     TrainingRun(recipe(folder, algorithm), tmp_path / "run").train()
     (update,) = lines(tmp_path / "run", "update")
