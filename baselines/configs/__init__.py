@@ -7,7 +7,7 @@ The package imports no torch, so that a bad recipe is rejected before anything s
 from __future__ import annotations
 
 from baselines.configs.actor_critic import NTPO, POAD, PPO, TWOSOME, DualGAE, Rates
-from baselines.configs.groups import GAGPO, GRPO, HGPO, RLOO, GiGPO, GraphGPO, GroupConfig
+from baselines.configs.groups import GAGPO, GRPO, HGPO, RLOO, SPA, GiGPO, GraphGPO, GroupConfig
 from baselines.configs.model import ModelConfig, SFTConfig
 from baselines.configs.update import SFT, UpdateConfig
 
@@ -21,6 +21,7 @@ __all__ = [
     "PPO",
     "RLOO",
     "SFT",
+    "SPA",
     "TWOSOME",
     "DualGAE",
     "GiGPO",
@@ -45,5 +46,6 @@ CONFIGS: dict[str, type[UpdateConfig]] = {
     "hgpo": HGPO,
     "graphgpo": GraphGPO,
     "gagpo": GAGPO,
+    "spa": SPA,
 }
 """Settings of each algorithm."""

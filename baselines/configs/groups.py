@@ -10,7 +10,7 @@ from baselines.configs.update import UpdateConfig
 from envsuite.errors import UsageError
 from envsuite.types import Shaping
 
-STATE_GROUPS = "baselines.algorithms.state_groups"
+TURN_CREDIT = "baselines.algorithms.turn_credit"
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class GiGPO(GroupConfig):
 class HGPO(GroupConfig):
     """Hierarchy-of-groups policy optimisation: turns compared by observation and by history."""
 
-    package: ClassVar[str] = STATE_GROUPS
+    package: ClassVar[str] = TURN_CREDIT
 
     gamma: Share = 0.95
     """Discount of the return-to-go by which turns are compared."""
@@ -132,7 +132,7 @@ class HGPO(GroupConfig):
 class GraphGPO(GroupConfig):
     """Graph-based group policy optimisation: turns compared by their distance to the goal."""
 
-    package: ClassVar[str] = STATE_GROUPS
+    package: ClassVar[str] = TURN_CREDIT
 
     decay: Share = 0.1
     """Factor of a turn's step reward per transition between its next state and the goal."""
@@ -150,7 +150,7 @@ class GraphGPO(GroupConfig):
 class GAGPO(GroupConfig):
     """Generalised advantages from values that are means over a group's turns with the same state."""
 
-    package: ClassVar[str] = STATE_GROUPS
+    package: ClassVar[str] = TURN_CREDIT
 
     gamma: Share = 0.95
     """Discount of the values and of the advantages."""
@@ -164,3 +164,23 @@ class GAGPO(GroupConfig):
 
     def shaping(self) -> Shaping:
         return Shaping(self.gamma)
+
+
+@dataclass(frozen=True)
+class SPA(GroupConfig):
+    """Stepwise progress attribution: the outcome is redistributed over turns by an estimator, the
+    model's critic."""
+
+    needs_critic: ClassVar[bool] = True
+    package: ClassVar[str] = TURN_CREDIT
+
+    contribution: NonNegative = 1.0
+    """Weight of the estimated contribution in a turn's reward."""
+    grounding: NonNegative = 0.5
+    """Reward of a turn that the environment executed."""
+    estimator_epochs: Count = 1
+    """Steps of the estimator per update."""
+    estimator_warmup: Natural = 0
+    """First updates, in which only the estimator learns."""
+    std: bool = True
+    """Divide by the standard deviation of the group's returns at the same turn."""

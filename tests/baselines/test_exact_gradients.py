@@ -30,7 +30,7 @@ from baselines.algorithms import (  # noqa: E402
     twosome,
 )
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.state_groups import gagpo, graphgpo, hgpo  # noqa: E402
+from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.networks import prefix_sharing  # noqa: E402
 from baselines.networks.model import Model  # noqa: E402
@@ -485,6 +485,50 @@ def test_the_ratio_of_a_reply_in_micro_batches():
     config = configs.GAGPO(gamma=0.6, lam=0.8, micro_rows=2, **GROUP)
     scored = lambda rewards: formulas.grouped_temporal(rewards, PASTS, OWNERS, 0.6, 0.8, True)
     check_group_method(gagpo, config, scored, PAST_GROUPS)
+
+
+@pytest.mark.parametrize("micro_rows", [0, 2])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("std", [True, False])
+def test_spa(std, whole, micro_rows):
+    """The actor learns from redistributed rewards, the estimator from the outcomes."""
+    model = hand.tiny_model("own", reference=True)
+    runs = hand.trajectories(model, GROUPS)
+    for k, turn in enumerate(hand.turns(runs)):
+        turn.fault = "invalid" if k % 3 == 1 else ""
+    behind = hand.frozen_copy(model.reference.frozen)
+    config = configs.SPA(
+        gamma=0.8, contribution=1.3, grounding=0.4, std=std, whole=whole, micro_rows=micro_rows, **GROUP
+    )
+
+    def contribution(turn):
+        """What the critic makes of the last token of a reply."""
+        ids = torch.tensor([[*turn.reply.prompt_ids, *turn.reply.ids]])
+        hidden = model.critic.trunk(input_ids=ids).last_hidden_state[0, -1]
+        return hidden @ model.critic.head[-1].weight[0].double()
+
+    parts = [[contribution(turn) for turn in run.turns] for run in runs]
+    paid = [
+        [1.3 * c.item() + 0.4 * (not turn.fault) for c, turn in zip(row, run.turns, strict=True)]
+        for row, run in zip(parts, runs, strict=True)
+    ]
+    advantage = formulas.per_turn(paid, OWNERS, 0.8, "grpo_std" if std else "grpo_mean")
+    loss = hand.policy_loss(model.lm, runs, per_token(advantage, runs), config, behind)
+    expected = hand.gradient(loss, model.actor_parameters())
+    error = sum((sum(row) - run.total_reward) ** 2 for row, run in zip(parts, runs, strict=True)) / len(runs)
+    expected_estimator = hand.gradient(error, model.critic_parameters())
+    actor, estimator = updated(spa, model, runs, config)
+    hand.agree(actor, expected)
+    hand.agree(estimator, expected_estimator)
+
+
+def test_spa_trains_the_estimator_alone_while_it_warms_up():
+    model = hand.tiny_model("own", reference=True)
+    runs = hand.trajectories(model, GROUPS)
+    config = configs.SPA(estimator_warmup=1, **GROUP)
+    for step, learns in ((0, False), (1, True)):
+        actor, estimator = updated(spa, model, runs, config, step=step)
+        assert estimator.norm() > 0 and bool(actor.norm() > 0) == learns
 
 
 # ---- on demonstrations

@@ -7,8 +7,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines import configs  # noqa: E402
-from baselines.algorithms.state_groups import gagpo, graphgpo, hgpo  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
+from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa  # noqa: E402
+from baselines.algorithms.update import UpdateInput  # noqa: E402
+from baselines.batch import collate  # noqa: E402
 from baselines.math import estimators, losses  # noqa: E402
+from tests.baselines import hand_made as hand  # noqa: E402
+from tests.baselines.hand_made import Play  # noqa: E402
 
 GAME = ["game"] * 3
 
@@ -106,3 +111,34 @@ def test_the_ratio_of_a_turn_is_the_geometric_mean_of_its_tokens():
     sampled = torch.tensor([[True, True, False, True], [True, False, True, True]])
     expected = torch.tensor([[0.4, 0.4, 0.0, 1.0], [0.4, 0.0, 0.2, 0.2]])
     torch.testing.assert_close(losses.turn_means(change, turns, sampled), expected)
+
+
+# ---- SPA
+# ------------------------------------------------------------------------------------------------------------
+
+
+def test_spa_fits_contributions_that_sum_to_the_outcome():
+    """With many steps on the same episodes the estimator learns their outcomes, whatever turn it
+    credits."""
+    model = hand.tiny_model("own")
+    plays = [Play([[4, 6], [5, 1]], [0.0, 1.0]), Play([[9], [2, 10], [7]], [0.0, 0.0, 0.0], attempt=1)]
+    runs = hand.trajectories(model, plays)
+    config = configs.SPA(group_size=2, kl_coef=0.0, critic_learning_rate=0.02, estimator_epochs=60)
+    inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator())
+    ends = spa.reply_ends(collate(runs))
+    outcomes = torch.tensor([1.0, 0.0])
+    before = spa.fit(inputs, ends, outcomes)["progress_loss"]
+    after = spa.fit(inputs, ends, outcomes)["progress_loss"]
+    assert after < 0.01 < before
+
+
+def test_spa_pays_contributions_and_grounded_turns():
+    model = hand.tiny_model("own")
+    runs = hand.trajectories(model, [Play([[4], [5]], [0.0, 1.0]), Play([[9]], [0.5], attempt=1)])
+    runs[0].turns[0].fault = "invalid"
+    ends = spa.reply_ends(collate(runs))
+    config = configs.SPA(contribution=2.0, grounding=0.5)
+    rewards = [[-0.1, 1.0], [0.5]]  # the first turn has a KL penalty of 0.1
+    result = spa.redistribute(runs, rewards, ends, torch.tensor([0.3, 0.4, -0.2]), config)
+    assert result[0] == pytest.approx([0.6 - 0.1, 0.8 + 0.5])
+    assert result[1] == pytest.approx([-0.4 + 0.5])

@@ -220,7 +220,7 @@ def lines(folder, kind):
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo"]
+    "algorithm", ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo", "spa"]
 )
 def test_every_algorithm_with_a_ratio_per_token_begins_at_ratio_one(folder, tmp_path, algorithm):
     TrainingRun(recipe(folder, algorithm), tmp_path / "run").train()
