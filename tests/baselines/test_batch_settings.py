@@ -140,6 +140,16 @@ def test_a_run_with_all_settings_takes_its_updates_and_logs_them(folder, tmp_pat
         ({"algorithm": "ppo", "model": {"name": "x"}, "config": {}, "turns": 2, "turn_limits": [3]}, "whole episodes"),
         ({"algorithm": "ppo", "model": {"name": "x"}, "config": {}, "turns": 2, "rewards": {"gate": 1}}, "whole episo"),
         ({"reward_mode": "shaped", "rewards": {"gate": 0.5}}, "another reward_mode"),
+        (
+            {
+                "algorithm": "twosome",
+                "model": {"name": "x"},
+                "acting": {"choose": "admissible"},
+                "config": {"ratio": "turn"},
+            },
+            "config.ratio cannot be 'turn'",
+        ),
+        ({"algorithm": "spa", "config": {"group_size": 2}}, "model.critic cannot be 'none'"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(changes, message):

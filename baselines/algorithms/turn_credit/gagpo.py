@@ -6,7 +6,7 @@
     normalised over all turns of the group: (A_t - mean) / (std + eps)
 
 A value without a critic, and with it advantages that pass the outcome back turn by turn. A state is
-the observation's exact text. The ratio of a reply is the geometric mean of those of its tokens
+the observation's exact text. The ratio of a reply is the geometric mean of its tokens' ratios
 (`config.ratio = "turn"`), and every token of the reply has its advantage.
 
 Left open by what we could read of the paper, and chosen here: `gamma` and `lam` are 0.95, an episode

@@ -55,7 +55,7 @@ def comparable_turns(
     contexts: list[list[Hashable]] = [
         [tuple(row[t - length : t + 1]) if t >= length else (i, t) for t in range(len(row))]
         for i, row in enumerate(states)
-    ]  # a turn whose context would begin before the episode has a context of its own
+    ]  # a context that would begin before the episode is equal to no other
     return [cell for cell in anchor_cells(contexts, groups) if len(cell) > 1]
 
 
