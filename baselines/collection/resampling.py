@@ -30,7 +30,8 @@ def replace_flat_groups(
     groups = _groups(runs, size)
     replaced: list[Trajectory] = []
     for number in range(1, rounds + 1):
-        kept, flat = [], []
+        kept: list[list[Trajectory]] = []
+        flat: list[list[Trajectory]] = []
         for group in groups:
             (flat if _is_flat([score(run) for run in group]) else kept).append(group)
         if not flat:

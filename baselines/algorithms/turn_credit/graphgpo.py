@@ -68,7 +68,7 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
 def transitions_of(run: Trajectory) -> list[Transition]:
     """Returns the state, commands and next state of each turn of an episode."""
     states = [turn.observation for turn in run.turns]
-    after = [*states[1:], GOAL if run.success else run.final_observation]
+    after: list[str | None] = [*states[1:], GOAL if run.success else run.final_observation]
     return [(state, turn.commands, s) for state, turn, s in zip(states, run.turns, after, strict=True)]
 
 
@@ -78,7 +78,8 @@ def goal_distances(transitions: Iterable[Transition]) -> dict[str | None, int]:
     for state, _, after in transitions:
         before[after].add(state)
     distances: dict[str | None, int] = {}
-    frontier, distance = {GOAL} & before.keys(), 0
+    frontier: set[str | None] = {GOAL} if GOAL in before else set()
+    distance = 0
     while frontier:
         distances.update(dict.fromkeys(frontier, distance))
         frontier = {state for after in frontier for state in before[after]} - distances.keys()
