@@ -46,6 +46,8 @@ class TextEnv(gym.Env[str, str], ABC):
     """knob settings of the difficulty levels easy, medium and hard"""
     experts: ClassVar[tuple[str, ...]] = ("",)
     """kinds that `expert(kind)` accepts; '' is the upper bound in tables; () without an expert"""
+    absent_knobs: ClassVar[dict[str, str]] = {}
+    """knobs of other versions of the task, with what to do instead; an error message says it"""
     ranges: ClassVar[dict[str, tuple[float, float]]] = {}
     """(smallest, largest) value of `metrics()` by name and, under `dense`, of an episode's dense return, where they are
     known for all knobs; confidence intervals use them"""
@@ -375,6 +377,7 @@ def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any], task: str = "")
     declared = declared_knobs(env_class)
     for name in knobs:
         if name not in declared:
-            hint = did_you_mean(name, declared) or f" It has {', '.join(declared)}."
+            absent = env_class.absent_knobs.get(name)
+            hint = f" {absent}" if absent else did_you_mean(name, declared) or f" It has {', '.join(declared)}."
             raise BadKnob(f"{task or env_class.__name__} has no knob {name!r}.{hint}")
     return {name: knob.check(knobs[name]) if name in knobs else knob.default for name, knob in declared.items()}

@@ -128,8 +128,8 @@ class Servers:
                 unreachable.append(error)
         if not loaded:
             raise unreachable[0]
-        for error in unreachable:
-            print(f"warning: {error} It is left out until the next weights.", file=sys.stderr, flush=True)
+        for absent in unreachable:
+            print(f"warning: {absent} It is left out until the next weights.", file=sys.stderr, flush=True)
         return loaded
 
     def _unload(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Difficulty cards: statistics of a task, measured with its random player and its expert."""
+"""Difficulty cards: statistics of a task, measured with its random player, its blind player and its expert."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from statistics import mean
 from typing import Any
 
 from envsuite import registry
+from envsuite.core import TextEnv
 from envsuite.gold import play
 from envsuite.types import Task
 from harness.evaluate import Execution, RunConfig, open_slots
@@ -18,7 +19,7 @@ IDLE_GAMES = 10
 
 
 def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
-    """Measures the card of a task with `episodes` games of the random player and the expert each.
+    """Measures the card of a task with `episodes` games each of the random player, the blind one and the expert.
 
     A small panel limits the number of games. `seed` is the offset of the first game, as in envsuite-eval.
     """
@@ -36,7 +37,11 @@ def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
         "max_steps": registry.knob_names(task)["max_steps"],
         **registry.env_class(task).facts(registry.knob_names(task)),
     }
-    if registry.env_class(task).experts:
+    env_class = registry.env_class(task)
+    if env_class.blind_script is not TextEnv.blind_script:
+        blind = _play(task, "blind", count, seed)
+        card["blind_success"] = round(mean(float(run.success) for run in blind), 4)
+    if env_class.experts:
         expert = _play(task, "expert", count, seed)
         lengths = [len(run.turns) for run in expert if run.success] or [0]
         chars = [

@@ -75,7 +75,7 @@ def draw_kitchen(
     stations = [letters[food] for food in kinds] + ["k"] * boards + ["b"] * bowls + ["d"] * deliveries
     fits = False
     for _ in range(MAX_DRAWS):
-        drawn = _draw_map(rng, size, cooks, stations, walls)
+        drawn = draw_map(rng, size, cooks, stations, walls)
         if drawn is None:
             continue
         rows, starts = drawn
@@ -115,7 +115,7 @@ def steps_bound(kitchen: Kitchen, recipe: tuple[str, ...]) -> float:
     return sum(foods) + len(foods) * (2 * board + CHOPS) + bowl + (rounds - 1) * (max(foods) + across) + delivery
 
 
-def _draw_map(
+def draw_map(
     rng: np.random.Generator, size: int, cooks: int, stations: list[str], walls: float
 ) -> tuple[list[str], list[tuple[int, int]]] | None:
     """Draws one map. Returns (rows, starts), or None if the connected floor is too small."""

@@ -1,4 +1,7 @@
-"""Registered Overcooked tasks: the two published tasks, every recipe on every map, and generated kitchens by level."""
+"""Registered Overcooked tasks: the two published tasks, every recipe on every map, and generated kitchens by level.
+
+Version 1 of the levels is another game, in the folder `service`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
 ENTRY_POINT = "envsuite.envs.overcooked.env:OvercookedEnv"
+SERVICE_ENTRY_POINT = "envsuite.envs.overcooked.service.env:ServiceEnv"
 RECIPES = ("tomato", "lettuce", "onion", "tomato-lettuce", "tomato-onion", "lettuce-onion", "tomato-lettuce-onion")
 KITCHENS: dict[str, tuple[str, dict[str, Any]]] = {  # suffix of the task name -> (place, knobs)
     "": ("in the open kitchen", {}),
@@ -26,6 +30,18 @@ LEVELS: dict[str, dict[str, Any]] = {
     "medium": {**DRAWN, "recipe_size": 2, "size": 7, "foods": 3, "boards": 2, "walls": 0.1},
     "hard": {**DRAWN, "recipe_size": 3, "size": 9, "foods": 5, "boards": 2, "bowls": 2, "walls": 0.15},
 }
+LEVELS_V1: dict[str, dict[str, Any]] = {
+    "easy": {"size": 6, "foods": 2, "orders": 2, "items": 1},
+    "medium": {"size": 6, "foods": 2, "orders": 2, "items": 2},
+    "hard": {"size": 7, "walls": 0.15, "foods": 3, "stoves": 2, "counters": 2, "orders": 3, "items": 2},
+}
+SUMMARIES_V1 = {
+    "easy": "two orders of one food each, in time and step by step, in a generated kitchen of 6x6 with one stove",
+    "medium": "two orders of up to two foods, in time and step by step, in a generated kitchen of 6x6 with one stove",
+    "hard": "three orders of up to two foods, in time and step by step, in a generated kitchen of 7x7, two stoves",
+}
+SPLITS_V1 = {"train": range(10_000, 2**31), "valid": range(5_000, 6_000), "test": range(1_000)}
+"""Seeds of version 1. A seed outside of `valid` and `test` draws a kitchen of `train`."""
 SUMMARIES = {
     "easy": "a kitchen of 6x6 generated from the seed: one food to chop, one board",
     "medium": "a kitchen of 7x7 generated from the seed: two foods of three, some walls",
@@ -38,7 +54,7 @@ def _register_all() -> None:
         Family(
             "overcooked",
             "Overcooked-tomato_lettuce_salad-v0",
-            "fetch, chop, fill a bowl and serve, by commands of several steps; 1 to 3 cooks",
+            "fetch, chop, fill bowls and serve: one order with 1 to 3 cooks, or several orders in time, step by step",
             requires="overcooked",
             paper="TWOSOME (Tan et al., 2024) and POAD (Wen et al., 2024)",
         )
@@ -54,6 +70,18 @@ def _register_all() -> None:
         summary = SUMMARIES[level]
         register(
             Task(f"Overcooked-{level}-v0", ENTRY_POINT, knobs, requires="overcooked", level=level, summary=summary)
+        )
+    for level, knobs in LEVELS_V1.items():
+        register(
+            Task(
+                f"Overcooked-{level}-v1",
+                SERVICE_ENTRY_POINT,
+                knobs,
+                SPLITS_V1,
+                requires="overcooked",
+                level=level,
+                summary=SUMMARIES_V1[level],
+            )
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envsuite.envs.overcooked.engine import Simulation
-from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, all_foods
+from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, Kitchen, all_foods
 from envsuite.envs.overcooked.motion import CHOPS
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def draw(sim: Simulation, active_cook: int = 0, caption: str = "") -> npt.NDArra
     kitchen = sim.kitchen
     wide, tall = kitchen.n_columns * TILE, kitchen.n_rows * TILE
     large = Image.new("RGB", (wide * FINE, tall * FINE), PAPER)
-    pen = _Pen(ImageDraw.Draw(large))
+    pen = Pen(ImageDraw.Draw(large))
     for cell in range(len(kitchen.kind)):
         _draw_ground(sim, pen, cell)
     for cell, thing in enumerate(sim.lying):
         if thing >= 0:
-            _draw_thing(sim, pen.at(sim, cell), thing, 0.5, 0.5, 0.3)
+            _draw_thing(sim, pen.at(kitchen, cell), thing, 0.5, 0.5, 0.3)
     for cook, cell in enumerate(sim.cell):
-        _draw_cook(sim, pen.at(sim, cell), cook)
+        _draw_cook(sim, pen.at(kitchen, cell), cook)
     image = large.resize((wide, tall), Image.Resampling.LANCZOS)
     shade = Image.new("L", (kitchen.n_columns, kitchen.n_rows))
     seen = kitchen.near(sim.cell[active_cook], sim.radius)
@@ -78,16 +78,16 @@ def draw(sim: Simulation, active_cook: int = 0, caption: str = "") -> npt.NDArra
     return np.asarray(framed)
 
 
-class _Pen:
+class Pen:
     """Draws in one cell, in coordinates from 0 to 1, left to right and top to bottom."""
 
     def __init__(self, pen: ImageDraw.ImageDraw, left: int = 0, top: int = 0) -> None:
         self.pen, self.left, self.top = pen, left, top
 
-    def at(self, sim: Simulation, cell: int) -> _Pen:
+    def at(self, kitchen: Kitchen, cell: int) -> Pen:
         """Returns the pen of one cell."""
-        row, column = sim.kitchen.position(cell)
-        return _Pen(self.pen, column * TILE * FINE, row * TILE * FINE)
+        row, column = kitchen.position(cell)
+        return Pen(self.pen, column * TILE * FINE, row * TILE * FINE)
 
     def _points(self, *numbers: float) -> list[float]:
         return [(self.top if i % 2 else self.left) + n * TILE * FINE for i, n in enumerate(numbers)]
@@ -109,9 +109,10 @@ class _Pen:
         self.pen.polygon(self._points(*points), fill)
 
 
-def _draw_ground(sim: Simulation, pen: _Pen, cell: int) -> None:
-    kind, (row, column) = sim.kitchen.kind[cell], sim.kitchen.position(cell)
-    pen = pen.at(sim, cell)
+def _draw_ground(sim: Simulation, pen: Pen, cell: int) -> None:
+    kitchen = sim.kitchen
+    kind, (row, column) = kitchen.kind[cell], kitchen.position(cell)
+    pen = pen.at(kitchen, cell)
     if kind == FLOOR:
         pen.box(0, 0, 1, 1, FLOORS[(row + column) % 2])
         return
@@ -124,17 +125,22 @@ def _draw_ground(sim: Simulation, pen: _Pen, cell: int) -> None:
         pen.shape(0.2, 0.4, 0.5, 0.4, 0.5, 0.22, 0.82, 0.49, 0.5, 0.76, 0.5, 0.58, 0.2, 0.58, fill="#ffffff")
 
 
-def _draw_cook(sim: Simulation, pen: _Pen, cook: int) -> None:
-    pen.disc(0.5, 0.56, 0.36, 0.34, COOKS[cook], INK)
-    pen.disc(0.5, 0.44, 0.2, 0.18, "#f0c9a4", INK)  # the head
-    for x, y in ((0.38, 0.22), (0.62, 0.22), (0.5, 0.16)):  # the hat
-        pen.disc(x, y, 0.13, 0.12, "#ffffff")
-    pen.box(0.34, 0.2, 0.66, 0.36, "#ffffff", corner=0.04)
+def _draw_cook(sim: Simulation, pen: Pen, cook: int) -> None:
+    draw_body(pen, COOKS[cook])
     if sim.hand[cook] >= 0:
         _draw_thing(sim, pen, sim.hand[cook], 0.5, 0.76, 0.2)
 
 
-def _draw_thing(sim: Simulation, pen: _Pen, thing: int, x: float, y: float, size: float) -> None:
+def draw_body(pen: Pen, colour: str) -> None:
+    """Draws a cook."""
+    pen.disc(0.5, 0.56, 0.36, 0.34, colour, INK)
+    pen.disc(0.5, 0.44, 0.2, 0.18, "#f0c9a4", INK)  # the head
+    for x, y in ((0.38, 0.22), (0.62, 0.22), (0.5, 0.16)):  # the hat
+        pen.disc(x, y, 0.13, 0.12, "#ffffff")
+    pen.box(0.34, 0.2, 0.66, 0.36, "#ffffff", corner=0.04)
+
+
+def _draw_thing(sim: Simulation, pen: Pen, thing: int, x: float, y: float, size: float) -> None:
     if thing < sim.n_foods:
         _draw_food(sim, pen, thing, x, y, size)
         return
@@ -144,21 +150,30 @@ def _draw_thing(sim: Simulation, pen: _Pen, thing: int, x: float, y: float, size
     for i, food in enumerate(foods):
         turn = 2 * np.pi * i / len(foods)
         away = size * 0.4 if len(foods) > 1 else 0.0
-        _draw_slices(pen, FOOD[sim.kitchen.foods[food]], x + away * np.sin(turn), y - away * np.cos(turn), size * 0.55)
+        draw_slices(pen, FOOD[sim.kitchen.foods[food]], x + away * np.sin(turn), y - away * np.cos(turn), size * 0.55)
 
 
-def _draw_slices(pen: _Pen, colour: str, x: float, y: float, size: float) -> None:
+def draw_slices(pen: Pen, colour: str, x: float, y: float, size: float) -> None:
+    """Draws a chopped food."""
     for dx, dy in ((-0.5, 0.4), (0.5, 0.4), (0.0, -0.45)):
         pen.disc(x + dx * size, y + dy * size, size * 0.48, size * 0.48, colour, INK)
         pen.disc(x + dx * size, y + dy * size, size * 0.2, size * 0.2, "#fff6e0")
 
 
-def _draw_food(sim: Simulation, pen: _Pen, food: int, x: float, y: float, size: float) -> None:
+def _draw_food(sim: Simulation, pen: Pen, food: int, x: float, y: float, size: float) -> None:
     name = sim.kitchen.foods[food]
-    colour = FOOD[name]
     if sim.is_chopped(food):
-        _draw_slices(pen, colour, x, y, size)
+        draw_slices(pen, FOOD[name], x, y, size)
         return
+    draw_raw(pen, name, x, y, size)
+    for done in range(sim.chops[food]):
+        left = x - size + done * 2 * size / CHOPS
+        pen.box(left, y + size * 1.15, left + 1.7 * size / CHOPS, y + size * 1.4, LEAF)
+
+
+def draw_raw(pen: Pen, name: str, x: float, y: float, size: float) -> None:
+    """Draws a whole food."""
+    colour = FOOD[name]
     if name == "carrot":
         pen.shape(x - 0.5 * size, y - 0.5 * size, x + 0.5 * size, y - 0.5 * size, x, y + 1.1 * size, fill=colour)
         _draw_leaves(pen, x, y - 0.6 * size, size)
@@ -178,12 +193,9 @@ def _draw_food(sim: Simulation, pen: _Pen, food: int, x: float, y: float, size: 
             pen.disc(x, y, size * 0.6, size * 0.95, "#dcbfe0")
             pen.disc(x, y, size * 0.2, size * 0.95, colour)
         _draw_leaves(pen, x, y - 0.8 * size, size * (0.5 if name == "onion" else 0.8))
-    for done in range(sim.chops[food]):
-        left = x - size + done * 2 * size / CHOPS
-        pen.box(left, y + size * 1.15, left + 1.7 * size / CHOPS, y + size * 1.4, LEAF)
 
 
-def _draw_leaves(pen: _Pen, x: float, y: float, size: float) -> None:
+def _draw_leaves(pen: Pen, x: float, y: float, size: float) -> None:
     for aside in (-0.45, 0.0, 0.45):
         pen.shape(x - 0.12 * size, y, x + 0.12 * size, y, x + aside * size, y - 0.5 * size, fill=LEAF)
 

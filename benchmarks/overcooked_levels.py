@@ -1,0 +1,148 @@
+"""Measures version 1 of Overcooked's levels: success of scripted players, plan lengths, resets, twins of the splits.
+
+    python -m benchmarks.overcooked_levels --games 100 --markdown benchmarks/overcooked_levels.md
+
+The games are the first ones of the test split. Besides the environment's blind player, all its variants are
+played: arrangement of the foods, batches or single foods, numbers of crates, racks and hatches. The page
+counts the games that any of them wins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envsuite import registry
+from envsuite.cache import write_atomically
+from envsuite.envs.overcooked.service.cooks import scripts, serving_times
+from envsuite.envs.overcooked.service.engine import Service
+from envsuite.envs.overcooked.service.env import ServiceEnv
+from envsuite.envs.overcooked.service.generator import draw_service, in_time
+from envsuite.envs.overcooked.service.layout import structure
+from harness.stats.intervals import success_interval
+
+LEVELS = ("easy", "medium", "hard")
+PLAYERS = ("random", "blind", "greedy", "expert")
+TWIN_GAMES = 100  # games of each split that are compared
+
+
+def wins(env: ServiceEnv, player: str, seed: int) -> bool:
+    """Plays one game. Returns True if it is won."""
+    _, info = env.reset(seed=seed)
+    rng = np.random.default_rng([seed, 7])
+    over = False
+    while not over:
+        if player == "random":
+            command: Any = env.random_command(rng)
+        elif player == "blind":
+            command = env.blind()
+        else:
+            command = env.expert("greedy" if player == "greedy" else "")
+        _, _, terminated, truncated, info = env.step(command)
+        over = terminated or truncated
+    return bool(info["success"])
+
+
+def script_wins(service: Service) -> list[bool]:
+    """Returns which scripts serve every order in time."""
+    deadlines = [order.deadline for order in service.orders]
+    return [in_time(serving_times(service, uses), deadlines) for uses in scripts(service)]
+
+
+def share(count: int, games: int) -> str:
+    """Returns a share in percent with its 95 % Wilson interval."""
+    interval = success_interval([True] * count + [False] * (games - count), range(games))
+    return f"{100 * count / games:.0f} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+
+
+def measure(level: str, games: int) -> dict[str, Any]:
+    """Returns the measurements of a level."""
+    task = registry.TASKS[f"Overcooked-{level}-v1"]
+    seeds = task.splits["test"][:games]
+    row: dict[str, Any] = {"level": level}
+    lengths, resets, commands, variants = [], [], [], []
+    env = registry.build(task, control="station")
+    assert isinstance(env, ServiceEnv)
+    for seed in seeds:
+        draw_service.cache_clear()
+        start = time.process_time()
+        env.reset(seed=seed)
+        resets.append(1000 * (time.process_time() - start))
+        lengths.append(max(serving_times(env.service, env.plan)))
+        commands.append(len(env.plan))
+        variants.append(sum(script_wins(env.service)))
+    row["plan"] = lengths
+    row["uses"] = commands
+    row["resets"] = resets
+    row["scripts"] = sum(won > 0 for won in variants)
+    for control in ("primitive", "station"):
+        env = registry.build(task, control=control)
+        assert isinstance(env, ServiceEnv)
+        for player in PLAYERS:
+            row[control, player] = sum(wins(env, player, seed) for seed in seeds)
+    return row
+
+
+def twins(level: str, games: int) -> int:
+    """Returns how many of the first test games share their structure with one of the first training games."""
+    env = registry.build(f"Overcooked-{level}-v1")
+    assert isinstance(env, ServiceEnv)
+    forms: dict[str, list[str]] = {}
+    for split in ("train", "test"):
+        forms[split] = []
+        for seed in registry.TASKS[f"Overcooked-{level}-v1"].splits[split][:games]:
+            env.reset(seed=seed)
+            forms[split].append(structure(env.service.layout.rows))
+    return sum(form in set(forms["train"]) for form in forms["test"])
+
+
+def spread(values: list[int]) -> str:
+    return f"{min(values)} / {np.median(values):.0f} / {max(values)}"
+
+
+def page(games: int) -> str:
+    """Returns the page."""
+    measured = [measure(level, games) for level in LEVELS]
+    lines = [
+        "# Overcooked, version 1: players, plans, resets\n",
+        f"`python -m benchmarks.overcooked_levels --games {games}`: the first {games} games of the test split. "
+        "Success in percent with 95 %\nintervals. `station` is `control=station`; the default is `primitive`.\n",
+        "| level | control | random | blind | any of its variants | greedy | expert |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in measured:
+        for control in ("primitive", "station"):
+            cells = [share(row[control, player], games) for player in PLAYERS]
+            best = "none walks" if control == "primitive" else share(row["scripts"], games)
+            lines.append(f"| {row['level']} | {control} | {' | '.join([*cells[:2], best, *cells[2:]])} |")
+    lines += [
+        "\nPlans (least / median / most), and resets in milliseconds of CPU time, each of a kitchen that was "
+        "not in memory.\n",
+        "| level | steps of the plan | uses of stations | reset median | 90 % | 99 % | most | twins of test in train |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in measured:
+        times = [f"{value:.0f}" for value in np.quantile(row["resets"], [0.5, 0.9, 0.99, 1])]
+        shared = f"{twins(row['level'], min(games, TWIN_GAMES))} of {min(games, TWIN_GAMES)}"
+        cells = [row["level"], spread(row["plan"]), spread(row["uses"]), *times, shared]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", type=int, default=100)
+    parser.add_argument("--markdown", type=Path, help="write the page to this file")
+    options = parser.parse_args()
+    text = page(options.games)
+    if options.markdown:
+        write_atomically(options.markdown, text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

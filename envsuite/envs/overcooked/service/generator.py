@@ -1,0 +1,146 @@
+"""Services drawn from a seed, kept only if the planner wins them and no blind script and no greedy cook does."""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from envsuite.envs.overcooked.generator import draw_map
+from envsuite.envs.overcooked.kitchen import all_foods
+from envsuite.envs.overcooked.menu import SPLITS_V1
+from envsuite.envs.overcooked.service.cooks import play_greedy, scripts, serving_times
+from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Order, Rules, Service
+from envsuite.envs.overcooked.service.layout import Layout, structure
+from envsuite.envs.overcooked.service.outlook import Outlook
+from envsuite.envs.overcooked.service.planner import search
+from envsuite.errors import UsageError
+
+EFFORT = 150  # states that the planner expands before a kitchen is given up
+MAX_DRAWS = 5000  # kitchens drawn before the settings are rejected
+TENTHS = {"test": range(1), "valid": range(1, 2), "train": range(2, 10)}
+"""Tenths of the structures in each split."""
+
+
+class DrawnService(NamedTuple):
+    """A service, and the uses of stations that win it."""
+
+    service: Service
+    plan: tuple[int, ...]
+
+
+class ServiceKnobs(NamedTuple):
+    """Knobs that decide what is drawn."""
+
+    size: int
+    walls: float
+    foods: int
+    copies: int
+    boards: int
+    stoves: int
+    counters: int
+    orders: int
+    items: int
+    slack: float
+    rules: Rules
+
+
+def split_of_seed(seed: int) -> str:
+    """Returns the split whose kitchens a seed draws."""
+    return next((split for split in ("valid", "test") if seed in SPLITS_V1[split]), "train")
+
+
+def split_of(rows: list[str]) -> str:
+    """Returns the split of a kitchen. It depends on the structure alone, so no two splits share one."""
+    tenth = zlib.crc32(structure(rows).encode()) % 10
+    return next(split for split, tenths in TENTHS.items() if tenth in tenths)
+
+
+@lru_cache(maxsize=256)
+def draw_service(settings: ServiceKnobs, seed: int) -> DrawnService:
+    """Draws the service of a seed. Raises UsageError if no kitchen in MAX_DRAWS draws is kept."""
+    rng = np.random.default_rng([seed, 1, settings.size, settings.orders, settings.items])
+    split = split_of_seed(seed)
+    fits = False
+    for _ in range(MAX_DRAWS):
+        drawn = draw_layout(rng, settings)
+        if drawn is None:
+            continue
+        fits = True
+        if split_of(drawn[0]) != split:
+            continue
+        layout = Layout(*drawn)
+        game = kept(layout, draw_dishes(rng, settings, len(layout.foods)), settings)
+        if game is not None:
+            return game
+    if fits:
+        raise UsageError(
+            f"None of {MAX_DRAWS} kitchens of size {settings.size} can be won with slack={settings.slack:g} and is "
+            "lost by the greedy cook: use a smaller slack, more orders or a larger kitchen."
+        )
+    raise UsageError(
+        f"{_stations(settings)} stations do not fit into a kitchen of size {settings.size} with "
+        f"walls={settings.walls:g} ({MAX_DRAWS} draws): use a larger size or fewer walls."
+    )
+
+
+def _stations(settings: ServiceKnobs) -> int:
+    return 1 + (2 + settings.foods) * settings.copies + settings.boards + settings.stoves + settings.counters
+
+
+def draw_layout(rng: np.random.Generator, settings: ServiceKnobs) -> tuple[list[str], tuple[int, int]] | None:
+    """Draws a map and the start of the cook, or returns None if the drawn floor is too small."""
+    letters = list(all_foods().values())
+    kinds = [letters[i] for i in rng.permutation(len(letters))[: settings.foods].tolist()]
+    glyphs = [
+        *[*kinds, *"RH"] * settings.copies,
+        "X",
+        *"B" * settings.boards,
+        *"S" * settings.stoves,
+        *"C" * settings.counters,
+    ]
+    drawn = draw_map(rng, settings.size, 1, glyphs, settings.walls)
+    return None if drawn is None else (drawn[0], drawn[1][0])
+
+
+def draw_dishes(rng: np.random.Generator, settings: ServiceKnobs, foods: int) -> list[int]:
+    """Draws the dish of each order: up to `items` foods, each chopped or, with a stove, grilled."""
+    dishes: list[int] = []
+    while len(dishes) < settings.orders:
+        count = int(rng.integers(max(1, settings.items - 1), settings.items + 1))
+        dish = 0
+        for food in rng.permutation(foods)[:count].tolist():
+            grilled = settings.stoves > 0 and rng.random() < 0.5
+            dish |= 1 << 4 * food + (GRILLED if grilled else CHOPPED)
+        dishes.append(dish)
+    return dishes
+
+
+def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnService | None:
+    """Returns the game with deadlines that the plan meets and scripted cooks miss, or None.
+
+    Each order may be served `slack` later than in the plan. A cook that takes longer than the last deadline misses one,
+    so the plan may take as long as the slack allows in comparison with the greedy cook.
+    """
+    service = Service(layout, [Order(dish) for dish in dishes], settings.rules)
+    fastest = min(map(max, (play_greedy(service), serving_times(service, next(scripts(service))))))
+    outlook = Outlook(service)
+    start = service.start()
+    limit = int((fastest - 1) / (1 + settings.slack)) if fastest < NEVER else NEVER
+    if outlook.estimate(start, service.all) > limit:
+        return None
+    plan = search(service, outlook, start, limit, EFFORT)
+    if not plan:
+        return None
+    deadlines = [int(time * (1 + settings.slack)) for time in serving_times(service, plan)]
+    if any(in_time(serving_times(service, uses), deadlines) for uses in scripts(service)):
+        return None
+    orders = [Order(dish, deadline) for dish, deadline in zip(dishes, deadlines, strict=True)]
+    return DrawnService(Service(layout, orders, settings.rules), tuple(plan))
+
+
+def in_time(times: list[int], deadlines: list[int]) -> bool:
+    """Returns True if every order is served by its deadline."""
+    return all(time <= deadline for time, deadline in zip(times, deadlines, strict=True))

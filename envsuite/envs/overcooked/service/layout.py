@@ -1,0 +1,99 @@
+"""Static part of a kitchen: floor, walls, stations, and the walks between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from envsuite.envs.overcooked.kitchen import Kitchen, all_foods
+
+CRATE, RACK, BOARD, STOVE, COUNTER, HATCH, BIN = range(7)
+"""Kinds of station."""
+GLYPHS = {"R": RACK, "B": BOARD, "S": STOVE, "C": COUNTER, "H": HATCH, "X": BIN}
+"""Symbols of the stations in a map; a crate has the small letter of its food."""
+NAMES = {
+    RACK: "bowl rack",
+    BOARD: "board",
+    STOVE: "stove",
+    COUNTER: "counter",
+    HATCH: "serving hatch",
+    BIN: "bin",
+}
+HOLDERS = (BOARD, STOVE, COUNTER)
+"""Stations that hold one thing."""
+
+
+class Station(NamedTuple):
+    """A station: its kind, its cell, its name in texts, the food of a crate, and the slot of a holder."""
+
+    kind: int
+    cell: int
+    name: str
+    food: int = -1
+    slot: int = -1
+
+
+class Layout:
+    """A kitchen without its orders. Stations have a fixed order; boards, stoves and counters have slots 0, 1, ..."""
+
+    def __init__(self, rows: Sequence[str], start: tuple[int, int]) -> None:
+        """`rows` uses `#`, `.`, the symbols of GLYPHS and the letters of foods; `start` is (row, column)."""
+        self.rows = tuple(rows)
+        plain = ["".join("." if glyph == "." else "#" for glyph in row) for row in rows]
+        self.kitchen = Kitchen("service", plain, [start])
+        self.start = self.kitchen.starts[0]
+        symbols = "".join(rows)
+        letters = {letter: food for food, letter in all_foods().items()}
+        self.foods = tuple(food for letter, food in letters.items() if letter in symbols)
+        self.stations: list[Station] = []
+        for letter, food in letters.items():
+            cells = [cell for cell, symbol in enumerate(symbols) if symbol == letter]
+            for number, cell in enumerate(cells, 1):
+                name = f"the {food} crate" if len(cells) == 1 else f"{food} crate {number}"
+                self.stations.append(Station(CRATE, cell, name, self.foods.index(food)))
+        slots = 0
+        for glyph, kind in GLYPHS.items():
+            cells = [cell for cell, symbol in enumerate(symbols) if symbol == glyph]
+            for number, cell in enumerate(cells, 1):
+                holds = kind in HOLDERS
+                name = f"the {NAMES[kind]}" if len(cells) == 1 else f"{NAMES[kind]} {number}"
+                self.stations.append(Station(kind, cell, name, slot=slots if holds else -1))
+                slots += holds
+        self.slots = slots
+        self.station_at = {station.cell: number for number, station in enumerate(self.stations)}
+        self.of_kind = [[i for i, station in enumerate(self.stations) if station.kind == kind] for kind in range(7)]
+        self.boards, self.stoves, self.counters = (len(self.of_kind[kind]) for kind in HOLDERS)
+        self.holders = [i for i, station in enumerate(self.stations) if station.slot >= 0]
+        """station of each slot: boards, then stoves, then counters"""
+        self.ways = [self.kitchen.way(station.cell) for station in self.stations]
+        self._ends: list[dict[int, int]] = [{} for _ in self.stations]
+
+    def steps(self, number: int, cell: int) -> int:
+        """Returns the steps from a floor cell until station `number` is used: 1 next to it."""
+        return self.ways[number].steps[cell]
+
+    def end(self, number: int, cell: int) -> int:
+        """Returns the cell beside station `number` where the walk from a floor cell ends."""
+        ends = self._ends[number]
+        end = ends.get(cell)
+        if end is None:
+            way, end = self.ways[number], cell
+            while way.steps[end] > 1:
+                end += self.kitchen.delta[way.direction(end)]
+            ends[cell] = end
+        return end
+
+    def between(self, first: int, second: int) -> int:
+        """Returns the moves from a cell beside station `first` to a cell beside station `second`."""
+        steps = self.ways[second].steps
+        return min(steps[cell] for cell in self.kitchen.sides[self.stations[first].cell]) - 1
+
+
+def structure(rows: Sequence[str]) -> str:
+    """Returns the canonical form of a square map up to the names of foods and the eight symmetries of the square."""
+    grid = ["".join("f" if glyph.islower() else glyph for glyph in row) for row in rows]
+    forms = []
+    for _ in range(4):
+        grid = ["".join(column) for column in zip(*grid[::-1], strict=True)]
+        forms += ["/".join(grid), "/".join(row[::-1] for row in grid)]
+    return min(forms)

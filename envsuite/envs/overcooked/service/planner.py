@@ -1,0 +1,89 @@
+"""Planner: a best-first search over whole uses of stations for a plan that serves all orders early.
+
+It proves that a service can be won. It does not prove that no shorter plan exists.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from envsuite.envs.overcooked.service.cooks import greedy_use
+from envsuite.envs.overcooked.service.engine import NEVER, Service, State
+from envsuite.envs.overcooked.service.outlook import Outlook
+
+GREED = 3.0  # weight of the estimated remaining steps against the elapsed ones
+EFFORT = 500  # states expanded from a state off the plan
+
+
+class Follower:
+    """Turns the uses that a cook decides on into primitive steps, and remembers them while they are followed."""
+
+    def __init__(self, service: Service, decide: Callable[[State], Iterable[int]], plan: Iterable[int] = ()) -> None:
+        """`decide` returns at least one use for a state off the remembered steps; `plan` starts at the start."""
+        self.service, self._decide = service, decide
+        self._steps: dict[State, tuple[int, int]] = {}
+        """direction and station of the next step"""
+        self._follow(service.start(), plan)
+
+    def next_step(self, state: State) -> tuple[int, int]:
+        """Returns (direction, station) of the next primitive step."""
+        if state not in self._steps:
+            self._follow(state, self._decide(state))
+        return self._steps[state]
+
+    def _follow(self, state: State, uses: Iterable[int]) -> None:
+        service, layout = self.service, self.service.layout
+        for number in uses:
+            over = False
+            while not over:
+                direction = service.direction(state, number)
+                touches = state.cell + layout.kitchen.delta[direction] == layout.stations[number].cell
+                self._steps[state] = direction, number
+                state = service.step(state, direction)
+                over = touches and not service.goes_on(state, number)
+
+
+def planner(service: Service, outlook: Outlook, plan: Iterable[int] = ()) -> Follower:
+    """Returns the cook that follows the shortest plan found, and the greedy cook where none is found."""
+    return Follower(service, lambda state: search(service, outlook, state) or [greedy_use(service, state)], plan)
+
+
+def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER, effort: int = EFFORT) -> list[int]:
+    """Returns the uses of a plan that serves every order before its deadline and by step `limit`.
+
+    Returns [] if `effort` expanded states lead to no such plan.
+    """
+    orders, perform = service.all, service.perform
+    estimate, candidates, expired = outlook.estimate, outlook.candidates, service.expired
+    heap: list[tuple[float, int, State, Any]] = [(0.0, 0, start, None)]
+    seen = {start[:5]: start.time}
+    limit += 1
+    best: Any = None
+    count = 0
+    while heap and effort:
+        _, _, state, path = heapq.heappop(heap)
+        if seen[state[:5]] < state.time:
+            continue
+        effort -= 1
+        for numbers in candidates(state, orders):
+            after = state
+            for number in numbers:
+                after = perform(after, number)
+            key = after[:5]
+            if after.time >= min(limit, seen.get(key, NEVER)) or expired(after) >= 0:
+                continue
+            if after.served == orders:
+                limit, best = after.time, (numbers, path)
+                continue
+            remaining = estimate(after, orders)
+            if after.time + remaining < limit:
+                seen[key] = after.time
+                count += 1
+                heapq.heappush(heap, (after.time + GREED * remaining, -count, after, (numbers, path)))
+    uses: list[int] = []
+    while best is not None:
+        uses += best[0][::-1]
+        best = best[1]
+    return uses[::-1]
