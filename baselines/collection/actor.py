@@ -102,14 +102,17 @@ class Actor(Forwarding):
         encoded, _ = conversation.fit(Prompt(messages, key=key, turn=len(run.turns), tools=tools))
         return encoded.ids if conversation.room(encoded) > 0 else []
 
-    def known(self, prompt: Prompt) -> Reply | None:
+    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
         if self._stopped:
             raise CancelledError
-        return None
+        return super().collect(timeout)
 
     def stop(self) -> None:
-        """Ends the rollout at its next prompt with CancelledError. Any thread may call this."""
+        """Ends the rollout with CancelledError, also one that waits for a server. Any thread may call
+        this."""
         self._stopped = True
+        for source in self.sources():
+            source.set()
 
     def close(self) -> None:
         """Releases memory and connections."""

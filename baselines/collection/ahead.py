@@ -10,7 +10,7 @@ steps.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from baselines.collection.actor import Actor
 from baselines.collection.collector import Collected, Collector
@@ -49,6 +49,8 @@ class RolloutAhead:
 
     def close(self) -> None:
         """Gives up a batch that was not taken, and ends the thread."""
-        if self._actor is not None:
+        if self._actor is not None and self._batch is not None:
             self._actor.stop()
+            wait([self._batch])
+            self._actor.close()
         self._thread.shutdown()

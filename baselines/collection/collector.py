@@ -74,18 +74,18 @@ class Collector:
         if self.servers is not None:
             self.servers.close()
 
-    def collect(self, update: int, stage: int) -> Collected:
-        """Plays the episodes of one update with the present weights. Raises DataError if nothing can
-        be learned from them."""
+    def collect(self, update: int, stage: int, factor: int = 1) -> Collected:
+        """Plays the episodes of one update with the present weights, or `factor` times as many. Raises
+        DataError if nothing can be learned from them."""
         actor = self.actor()
         with self._full_actor():
-            return self.collect_with(actor, update, stage)
+            return self.collect_with(actor, update, stage, factor)
 
-    def collect_with(self, actor: Actor, update: int, stage: int) -> Collected:
+    def collect_with(self, actor: Actor, update: int, stage: int, factor: int = 1) -> Collected:
         """Plays the episodes of one update with a given policy, which is closed; else like `collect`."""
         began = time.monotonic()
         with self._unless_servers_are_lost(f"update {update + 1}"):
-            pairs, replaced = self._play_informative(actor, update, stage)
+            pairs, replaced = self._play_informative(actor, update, stage, factor)
             played = [run for run, _ in pairs] + replaced
             self._require_servers(played)
             usable = [(run, first) for run, first in pairs if _is_usable(run, first)]
@@ -117,11 +117,11 @@ class Collector:
         return bool(self.streams) and fixed_turns.unfinished(run, self.recipe.max_turns)
 
     def _play_informative(
-        self, actor: Actor, update: int, stage: int
+        self, actor: Actor, update: int, stage: int, factor: int
     ) -> tuple[list[tuple[Trajectory, int]], list[Trajectory]]:
         """Plays the episodes of an update and, if the recipe says so, replaces groups whose episodes
         all earned the same. Returns what `_play_batch` does, and the replaced episodes."""
-        pairs = self._play_batch(actor, update, stage)
+        pairs = self._play_batch(actor, update, stage, factor)
         rounds, size = self.recipe.config.resampling_rounds, self.recipe.config.episodes_per_group
         if not rounds:
             return pairs, []
@@ -130,13 +130,13 @@ class Collector:
             return adjusted(run, self.recipe.rewards).total_reward if _is_usable(run, 0) else None
 
         def play(number: int, groups: int) -> list[Trajectory]:
-            return [run for run, _ in self._play_batch(actor, update, stage, number, groups)]
+            return [run for run, _ in self._play_batch(actor, update, stage, factor, number, groups)]
 
         kept, replaced = replace_flat_groups([run for run, _ in pairs], size, rounds, score, play)
         return sorted(((run, 0) for run in kept), key=lambda pair: pair[0].episode.key), replaced
 
     def _play_batch(
-        self, actor: Actor, update: int, stage: int, extra: int = 0, groups: int | None = None
+        self, actor: Actor, update: int, stage: int, factor: int = 1, extra: int = 0, groups: int | None = None
     ) -> list[tuple[Trajectory, int]]:
         """Plays the episodes of an update, or of an extra rollout (`GameSampler.batch`); returns each
         with the number of its first new turn."""
@@ -152,10 +152,10 @@ class Collector:
             return self.sampler.stream_episode(stream, number, stage)
 
         if self.streams:
-            turns, max_turns = self.recipe.turns, self.recipe.max_turns
+            turns, max_turns = factor * self.recipe.turns, self.recipe.max_turns
             pairs = fixed_turns.collect(self.streams, turns, max_turns, next_episode, play, actor)
         else:
-            episodes = self.sampler.batch(update, stage, extra, groups)
+            episodes = self.sampler.batch(update, stage, factor, extra, groups)
             pairs = [(run, 0) for run in play(episodes, actor, self.recipe.turn_limit(update))]
         return sorted(pairs, key=lambda pair: pair[0].episode.key)
 
@@ -214,7 +214,7 @@ class Collector:
         return contextlib.nullcontext() if self.servers else self.model.gathered()
 
     @contextlib.contextmanager
-    def _unless_servers_are_lost(self, what: str) -> Iterator[None]:
+    def _unless_servers_are_lost(self, rollout_name: str) -> Iterator[None]:
         """Names the rollout that ended because no server answers, and returns the streams to where
         they were before any rollout that failed."""
         streams = [copy.copy(stream) for stream in self.streams]
@@ -225,7 +225,7 @@ class Collector:
             if self.servers is None or self.servers.answering():
                 raise
             raise DataError(
-                f"{what}: no server answers any more, and what was played of it counts for nothing: start a server and "
+                f"{rollout_name}: no server answers any more, and its episodes count for nothing: start a server and "
                 f"continue with --resume. ({error})"
             ) from error
 
@@ -241,8 +241,7 @@ class Collector:
             self.servers.stale = True
 
     def server_gap(self, actor: Actor, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
-        """Returns for the log how far the servers' log-probs are from those of the weights that they
-        should hold; {} without servers."""
+        """Returns for the log how far the servers' log-probs are from the actor's; {} without servers."""
         if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
         return {"server_gap": server_gap(self.recipe, actor.model, runs, temperature)}

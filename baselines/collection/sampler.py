@@ -14,7 +14,8 @@ import numpy as np
 
 from baselines.recipe import Recipe
 from envsuite import registry
-from envsuite.errors import MissingData
+from envsuite.core import TextEnv
+from envsuite.errors import MissingData, MissingExtra, UsageError
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig
 from harness.types import Episode
@@ -29,6 +30,22 @@ class EvaluationGames(NamedTuple):
     """True if none of them is trained on."""
 
 
+def check_choice(recipe: Recipe) -> None:
+    """Raises UsageError if the recipe chooses among commands that one of its tasks does not list.
+
+    Needs no game: `TextEnv.admissible` lists nothing, and such tasks do not replace it.
+    """
+    if not recipe.acting.scores_commands:
+        return
+    for task in (task for pattern in recipe.tasks for task in registry.tasks(pattern)):
+        with contextlib.suppress(MissingExtra):  # the run itself reports it
+            if registry.env_class(task).admissible is TextEnv.admissible:
+                raise UsageError(
+                    f"acting.choose = {recipe.acting.choose!r} chooses among admissible commands, and {task.id} lists "
+                    "none: set acting.choose = 'free'."
+                )
+
+
 class GameSampler:
     """Draws the games of a recipe's tasks. `stage` is the last task played, where the tasks are a
     curriculum."""
@@ -41,9 +58,11 @@ class GameSampler:
         knobs = registry.overrides(task, dict(self.recipe.knobs))
         return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
 
-    def batch(self, update: int, stage: int, extra: int = 0, groups: int | None = None) -> list[Episode]:
-        """Returns the episodes of an update: groups that play one game each, every attempt with its
-        own sampling seed.
+    def batch(
+        self, update: int, stage: int, factor: int = 1, extra: int = 0, groups: int | None = None
+    ) -> list[Episode]:
+        """Returns the episodes of an update, or `factor` times as many: groups that play one game each,
+        every attempt with its own sampling seed.
 
         `extra` counts the rollouts of this update before (`collection.resampling`); `groups` is the
         number of groups, by default those of a whole batch.
@@ -53,7 +72,7 @@ class GameSampler:
         rollouts = 1 + recipe.config.resampling_rounds
         rng = np.random.default_rng([recipe.seed, update, extra] if extra else [recipe.seed, update])
         episodes = []
-        for group in range(recipe.episodes // size if groups is None else groups):
+        for group in range(factor * recipe.episodes // size if groups is None else groups):
             config, seed = self._draw(rng, stage)
             first = (update * rollouts + extra) * recipe.episodes + group * size
             episodes += [Episode(config.task, knobs_json(config.knobs), seed, first + k) for k in range(size)]

@@ -13,6 +13,7 @@ from baselines.configs.ranges import (
     NonNegative,
     Normalisation,
     Positive,
+    PositiveShare,
     Share,
 )
 from baselines.configs.update import UpdateConfig
@@ -45,6 +46,11 @@ class PPO(UpdateConfig):
     """Discount a command that took k primitive steps by gamma**k."""
     critic_warmup: Natural = 0
     """First updates, in which only the critic learns."""
+    critic_warmup_batch: Count = 1
+    """Above 1: these updates are passes over one batch that is so many times as large (Verlog: 40). They
+    are one line of the log."""
+    critic_warmup_share: PositiveShare = 1.0
+    """Share of that batch's rows that each pass draws (Verlog: 0.25)."""
 
     def rates(self) -> Rates:
         if self.level == "turn":
@@ -74,6 +80,11 @@ class PPO(UpdateConfig):
 
     def validate(self, recipe: Any) -> None:
         super().validate(recipe)
+        if self.critic_warmup_batch > 1 and not self.critic_warmup:
+            raise UsageError(
+                f"config.critic_warmup_batch = {self.critic_warmup_batch} needs passes over this batch: set "
+                "config.critic_warmup (5)."
+            )
         if recipe.turns and not self.bootstrap:
             raise UsageError(
                 f"turns = {recipe.turns} cuts episodes at the end of a batch, and config.bootstrap = false takes what "

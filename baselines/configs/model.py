@@ -20,6 +20,9 @@ class ModelConfig:
     case."""
     attention: Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"] = "sdpa"
     """Attention kernel; the FlashAttention kernels need the package flash-attn and a GPU."""
+    compile: Literal["", "inductor", "aot_eager"] = ""
+    """torch.compile's backend for the blocks of actor and critic in an update; "": not compiled. aot_eager
+    computes with the ordinary kernels and only tests the capture."""
     lora_rank: Natural = 0
     """0 trains every weight; POAD and TWOSOME use 8."""
     lora_alpha: Count = 16

@@ -55,6 +55,8 @@ class UpdateConfig:
     value_clip: NonNegative = 0.2
     """0: no clipping of values."""
     value_coef: NonNegative = 0.5
+    highlight_first: Positive = 1.0
+    """Weight of the value loss at the first token of each reply (Verlog: 3)."""
     entropy_coef: NonNegative = 0.0
     kl_coef: NonNegative = 0.0
     kl_target: NonNegative = 0.0

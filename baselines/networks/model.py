@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from baselines.batch import AllowedTokens
 from baselines.configs import ModelConfig
 from baselines.distributed import fsdp
+from baselines.networks.compiled import CompiledBlocks
 from baselines.networks.critic import Critic
 from baselines.networks.logprobs import allowed_logprobs, token_logprobs
 from baselines.networks.lora import ADAPTER, add_adapter, merged_state, merged_weight
@@ -59,6 +60,9 @@ class Model:
                 network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self.lm = add_adapter(lm, config) if config.lora_rank else lm
         self.reference = Reference(self.lm, bool(config.lora_rank))
+        self._compiled = CompiledBlocks(lm, config.compile)
+        trunk = self.critic.trunk if self.critic is not None else None
+        self._compiled_trunk = CompiledBlocks(trunk if trunk is not None else nn.Module(), config.compile)
 
     @classmethod
     def load(cls, config: ModelConfig) -> Model:
@@ -97,7 +101,8 @@ class Model:
         if allowed is not None:
             sampled = allowed.index > 0
         packed = pack(ids, valid, sampled, self.device, allowed)
-        return actor_logprobs(self.lm, packed, temperature, entropy_gradient)
+        with self._compiled.active():
+            return actor_logprobs(self.lm, packed, temperature, entropy_gradient)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
         """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B,
@@ -115,7 +120,8 @@ class Model:
         if critic.trunk is None:
             return packed.spread(critic.of_features(self._reference_pass(packed, logits=False)[0])).cpu()
         set_checkpointing(critic.trunk, self.config.gradient_checkpointing and torch.is_grad_enabled())
-        return packed.spread(critic(packed)).cpu()
+        with self._compiled_trunk.active() if critic is self.critic else contextlib.nullcontext():
+            return packed.spread(critic(packed)).cpu()
 
     @property
     def reads_features(self) -> bool:

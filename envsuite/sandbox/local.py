@@ -206,7 +206,8 @@ def kill_counts() -> int | None:
 
     It belongs to the nearest group that has one; None without.
     """
-    with open("/proc/self/cgroup") as file:
+    entries: list[list[str]] = []
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
         entries = [line.strip().split(":", 2) for line in file]
     groups = {name: path for _, names, path in entries for name in names.split(",")}
     root, name = Path("/sys/fs/cgroup"), "memory.events"

@@ -1,4 +1,4 @@
-"""Difficulty cards: statistics of a task, measured with its random player, its blind player and its expert."""
+"""Difficulty cards: statistics of a task, measured with its random player and its expert."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDLE_GAMES = 10
 
 
 def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
-    """Measures the card of a task with `episodes` games each of the random player, the blind one and the expert.
+    """Measures the card of a task with `episodes` games each of the random player, the blind one and the experts.
 
     A small panel limits the number of games. `seed` is the offset of the first game, as in envsuite-eval.
     """
@@ -30,7 +30,7 @@ def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     observation_lengths = [len(turn.observation) for run in random for turn in run.turns]
     card: dict[str, Any] = {
         "episodes": len(random),
-        "random_success": round(mean(float(run.success) for run in random), 4),
+        "random_success": _success(random),
         "idle_success": round(mean(_idle(task, min(count, IDLE_GAMES), seed)), 4),
         "admissible_commands": {"mean": round(mean(commands), 1), "max": max(commands)},
         "observation_chars": {"mean": round(mean(observation_lengths)), "max": max(observation_lengths)},
@@ -39,8 +39,7 @@ def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     }
     env_class = registry.env_class(task)
     if env_class.blind_script is not TextEnv.blind_script:
-        blind = _play(task, "blind", count, seed)
-        card["blind_success"] = round(mean(float(run.success) for run in blind), 4)
+        card["blind_success"] = _success(_play(task, "blind", count, seed))
     if env_class.experts:
         expert = _play(task, "expert", count, seed)
         lengths = [len(run.turns) for run in expert if run.success] or [0]
@@ -48,11 +47,17 @@ def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
             sum(len(turn.observation) + len(turn.commands[-1] if turn.commands else "") for turn in run.turns)
             for run in expert
         ]
-        card["expert_success"] = round(mean(float(run.success) for run in expert), 4)
+        card["expert_success"] = _success(expert)
         card["solution_length"] = {"mean": round(mean(lengths), 2), "min": min(lengths), "max": max(lengths)}
         # Four characters per token is the usual estimate for English; no tokenizer is needed here.
         card["expert_tokens_per_episode"] = round(mean(chars) / 4)
+        for kind in filter(None, env_class.experts):
+            card[f"expert:{kind}_success"] = _success(_play(task, f"expert:{kind}", count, seed))
     return card
+
+
+def _success(runs: list[Trajectory]) -> float:
+    return round(mean(float(run.success) for run in runs), 4)
 
 
 def _idle(task: Task, episodes: int, seed: int) -> list[float]:

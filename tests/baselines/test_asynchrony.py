@@ -3,6 +3,7 @@ resuming."""
 
 import copy
 import json
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 
 import pytest
 
@@ -193,10 +194,10 @@ def test_at_level_1_every_batch_is_played_by_the_weights_of_at_most_one_update_b
     seen = []
     learn = run._learn
 
-    def watched(batch):
+    def watched(batch, *factor):
         seen.append((batch, Model.load(run.recipe.model_config)))
         seen[-1][1].load_state(run.model.state())
-        return learn(batch)
+        return learn(batch, *factor)
 
     run._learn = watched
     run.train()
@@ -221,12 +222,12 @@ def test_a_run_at_level_1_that_is_stopped_and_resumed_takes_the_same_steps(folde
     broken = TrainingRun(recipes.parse(settings), tmp_path / "broken")
     learn = broken._learn
 
-    def dies(batch):
+    def dies(batch, *factor):
         if broken.update == 2:
             assert broken.ahead.pending
         if broken.update == 3:
             raise NonFiniteLoss("as if killed")
-        return learn(batch)
+        return learn(batch, *factor)
 
     broken._learn = dies
     with pytest.raises(NonFiniteLoss):
@@ -238,16 +239,39 @@ def test_a_run_at_level_1_that_is_stopped_and_resumed_takes_the_same_steps(folde
     assert [line["staleness"] for line in updates] == [0, 1, 0, 1, 0]
 
 
-def test_an_error_in_an_update_ends_the_rollout_that_was_begun(folder, tmp_path):
-    run = TrainingRun(recipes.parse(table(folder, async_level=1)), tmp_path / "run")
+@pytest.mark.parametrize("changes", [{}, {"algorithm": "dual_gae", "turns": 3, "config": {}}])
+def test_an_error_in_an_update_ends_the_rollout_that_was_begun(folder, tmp_path, changes):
+    run = TrainingRun(recipes.parse({**table(folder, async_level=1), **changes}), tmp_path / "run")
+    begun = []
 
-    def fails(batch):
+    def fails(batch, *factor):
+        begun.append(run.ahead._batch)
         raise NonFiniteLoss("no step")
 
     run._learn = fails
     with pytest.raises(NonFiniteLoss):
         run.train()
-    assert run.ahead._thread._shutdown
+    assert begun[0].done() and isinstance(begun[0].exception(), (CancelledError, type(None)))
+
+
+def test_a_stop_ends_a_rollout_that_waits_for_a_server(folder, tmp_path):
+    """The server has a request and does not answer it."""
+    pytest.importorskip("peft")
+    from tests.api.generating import generating
+    from tests.baselines.test_training_servers import table as served
+
+    with generating(folder) as server:
+        run = TrainingRun(recipes.parse(served(folder, server.url, sync="disk", sft={})), tmp_path / "run")
+        actor = run.collector.actor()
+        with server.lock:  # which every answer takes
+            with ThreadPoolExecutor(1) as thread:
+                batch = thread.submit(run.collector.collect_with, actor, 0, 0)
+                wait([batch], timeout=0.2)
+                actor.stop()
+                with pytest.raises(CancelledError):
+                    batch.result(timeout=60)
+        actor.close()
+        run.close()
 
 
 @pytest.mark.parametrize("rank", [0, 4])

@@ -1,6 +1,7 @@
 """Official splits: knobs that apply to them, epochs, compiled games, and pickled vector environments."""
 
 import importlib.util
+import os
 import pickle
 import subprocess
 import sys
@@ -134,6 +135,13 @@ def test_processes_that_store_games_at_once_keep_those_of_each_other(tmp_path):
     pack = Pack(path)
     assert [bytes(pack.get(name)) for name in names] == [name.encode() for name in names]
     assert pack.get("f" * 64) is None
+    other = Pack(tmp_path / "other.bin")
+    for number in range(100):
+        other.add(f"{number:063x}f", b"other")
+    os.replace(other.path, path)
+    assert pack.get(f"{7:063x}f") == b"other"
+    pack.add("e" * 64, b"new")
+    assert Pack(path).get(f"{99:063x}f") == b"other" and Pack(path).get("e" * 64) == b"new"
 
 
 def test_a_compiled_game_is_found_without_its_file_and_only_by_its_digest(folder):

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from envsuite.sandbox.inside.family import descendants
-from envsuite.sandbox.inside.usage import UncollectedTime, memory_bytes, memory_of, unlinked_bytes
+from envsuite.sandbox.inside.usage import UncollectedTime, ignores_children, memory_bytes, memory_of, unlinked_bytes
 
 MB = 1 << 20
 
@@ -82,6 +82,12 @@ def test_files_without_a_name_count_while_they_are_open_or_mapped(tmp_path):
     path.write_bytes(b"x" * MB)
     with children(1, lambda: kept.append(path.open())) as pids:
         assert unlinked_bytes(pids, [str(tmp_path)]) == 0
+
+
+def test_only_a_process_that_ignores_the_signal_is_seen_to_do_so():
+    for handler, hides in ((signal.SIG_DFL, False), (lambda *_: None, False), (signal.SIG_IGN, True)):
+        with children(1, lambda handler=handler: signal.signal(signal.SIGCHLD, handler)) as (pid,):
+            assert ignores_children(pid) == hides
 
 
 class Action(ctypes.Structure):

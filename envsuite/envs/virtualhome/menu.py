@@ -47,6 +47,36 @@ SUMMARIES = {
     "hard": "a household generated from the seed: three goals, seven rooms, half of the things hidden, a narrow view",
 }
 
+HOUSEHOLD_ENTRY_POINT = "envsuite.envs.virtualhome.household.env:HouseholdEnv"
+HOUSEHOLD_LEVELS: dict[str, dict[str, Any]] = {
+    "easy": {"rooms": 3, "objects": 8, "distractors": 2, "sight": "room", "max_steps": 20},
+    "medium": {
+        "rooms": 5, "objects": 16, "distractors": 4, "hidden": 0.4, "surprise": 0.05, "goal_length": 2, "max_steps": 60,
+    },
+    "hard": {
+        "rooms": 7,
+        "objects": 28,
+        "distractors": 8,
+        "hidden": 0.5,
+        "surprise": 0.1,
+        "goal_length": 3,
+        "logic": True,
+        "max_steps": 150,
+    },
+}  # fmt: skip
+"""Levels of version 1"""
+HOUSEHOLD_SUMMARIES = {
+    "easy": "a drawn home with common sense: one goal, three rooms, loose things seen from anywhere in their room",
+    "medium": "a drawn home with common sense: two goals in order, five rooms, loose things seen only from nearby",
+    "hard": "a drawn home with common sense: three goals in order with counts, negation and preference, seven rooms",
+}
+# The seeds of each split; `household.structure` gives homes, sentences and structures of games to these splits.
+HOUSEHOLD_SPLITS = {
+    "train": range(0, 1_000_000),
+    "valid": range(2_000_000, 2_001_000),
+    "test": range(1_000_000, 1_001_000),
+}
+
 
 def _register_all() -> None:
     register_family(
@@ -91,6 +121,31 @@ def _register_all() -> None:
                     {**knobs, "split": split},
                     requires="virtualhome",
                     summary=f"{level} households, {HELD_OUT[split]}",
+                )
+            )
+    for level, knobs in HOUSEHOLD_LEVELS.items():
+        splits = {split: f"VirtualHome-{level}-{split}-v1" for split in HELD_OUT}
+        register(
+            Task(
+                f"VirtualHome-{level}-v1",
+                HOUSEHOLD_ENTRY_POINT,
+                knobs,
+                HOUSEHOLD_SPLITS,
+                split_ids=splits,
+                requires="virtualhome",
+                level=level,
+                summary=HOUSEHOLD_SUMMARIES[level],
+            )
+        )
+        for split, task_id in splits.items():
+            register(
+                Task(
+                    task_id,
+                    HOUSEHOLD_ENTRY_POINT,
+                    {**knobs, "split": split},
+                    {name: HOUSEHOLD_SPLITS[name] for name in ("valid", "test")},
+                    requires="virtualhome",
+                    summary=f"{level} drawn homes, {HELD_OUT[split]}",
                 )
             )
 

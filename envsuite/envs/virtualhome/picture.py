@@ -91,7 +91,7 @@ def _row_height(row: list[_Card]) -> int:
 def _draw_cards(
     pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, cards: list[_Card], x: int, y: int
 ) -> dict[int, tuple[int, int]]:
-    """Draws the cards. Returns the position of each card's upper right corner."""
+    """Draws the cards. Returns a position at each card's lower left corner, which no name covers."""
     corners = {}
     for row in _rows(cards):
         for i, card in enumerate(row):
@@ -103,7 +103,7 @@ def _draw_cards(
             for k, line in enumerate(card.lines):
                 grey = k and card.hidden
                 pen.text((left + 16 + 4 * (k > 0), y + 3 + k * LINE), line, fill="#8a8f96" if grey else INK, font=font)
-            corners[card.bit] = left + CARD - 12, y + 12
+            corners[card.bit] = left, y + LINE * len(card.lines) + 3
         y += _row_height(row) + GAP
     return corners
 
@@ -119,7 +119,7 @@ def _draw_agent(
     x, y = at or door
     pen.ellipse((x - 8, y - 8, x + 8, y + 8), fill=AGENT, outline="#ffffff", width=2)
     if s.sitting:
-        pen.rectangle((x - 8, y + 2, x + 8, y + 8), fill=AGENT)
+        pen.rectangle((x - 8, y + 3, x + 8, y + 8), fill=AGENT)
     names = [engine.home.nouns[bit] for bit in (s.right, s.left) if bit]
     words = ("you sit" if s.sitting else "you") + (f", with {' and '.join(names)}" if names else "")
     pen.text((door[0] + 14, door[1] - 7), words, fill=AGENT, font=font)

@@ -18,6 +18,7 @@ from .usage import (
     ProcessMemory,
     UncollectedTime,
     folder_bytes,
+    ignores_children,
     memory_bytes,
     processor_seconds,
     unlinked_bytes,
@@ -134,7 +135,8 @@ class SandboxRun:
                     self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
                     if self.peak > allowed_memory:
                         return "memory"
-                    self.excused = self.excused and not self.uncollected.look(pids)
+                    lost = self.uncollected.look(pids) or any(map(ignores_children, pids))
+                    self.excused = self.excused and not lost
                     # On a busy machine the check itself is slow and takes processor time from the run.
                     next_look = time.monotonic() + max(TICK, 4 * (time.monotonic() - looked))
                 looked = time.monotonic()

@@ -149,6 +149,7 @@ _SELF_KILLERS: dict[str, tuple[int, int, tuple[int, int] | None]] = {
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _SECCOMP_CALL = (317, 277)
 _NEW_NAMESPACES = 0x7E020080
+_EXIT_SIGNAL = 0xFF  # bits of clone's flags: the signal that the parent gets at the end of the new process
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
@@ -211,18 +212,15 @@ def seccomp(sockets: str, signals: bool, shared_user: bool = False, watches: boo
     if shared_user:
         program += _shared_user_steps(column)
     noted = _noted_steps(column, signals)
-    # clone3 passes its flags by pointer. Reported as missing, it makes the C library use clone, whose flags can be
-    # checked.
-    ending = _when(_CLONE3[column], _MISSING)
-    ending += [(_EQUAL, 0, 3, _CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NEW_NAMESPACES)]
-    ending += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
     try:
         if shared_user or can_note():
-            return kernel.install_filter(_packed(program + noted + ending), _SECCOMP_CALL[column], listen=True)
+            steps = program + noted + _clone_steps(column, noted=True)
+            return kernel.install_filter(_packed(steps), _SECCOMP_CALL[column], listen=True)
     except OSError:  # another filter above this process listens already
         if shared_user:
             raise
-    return kernel.install_filter(_packed(program + ending), _SECCOMP_CALL[column], listen=False)
+    steps = program + _clone_steps(column, noted=False)
+    return kernel.install_filter(_packed(steps), _SECCOMP_CALL[column], listen=False)
 
 
 def _packed(program: Sequence[Step]) -> bytes:
@@ -239,6 +237,20 @@ def _noted_steps(column: int, signals: bool) -> list[Step]:
     return steps
 
 
+def _clone_steps(column: int, noted: bool) -> list[Step]:
+    """Returns the last steps of the filter: they refuse new namespaces and let all other calls pass.
+
+    `noted`: a new process whose end sends SIGKILL to its parent is handed over.
+    """
+    steps: list[Step] = [(_LOAD, 0, 0, _FIRST_ARGUMENT), *_any_bit(_NEW_NAMESPACES, _REFUSE)]
+    if noted:
+        steps += [(_AND, 0, 0, _EXIT_SIGNAL), *_when(_KILL_SIGNAL, _NOTIFY)]
+    # clone3 passes its flags by pointer. Reported as missing, it makes the C library use clone, whose flags can be
+    # checked.
+    clone3 = _when(_CLONE3[column], _MISSING)
+    return [*clone3, (_EQUAL, 0, len(steps), _CLONE[column]), *steps, (_RETURN, 0, 0, _ALLOW)]
+
+
 def _note(call: int, value: tuple[int, int] | None) -> list[Step]:
     """Returns steps that hand over `call`, if the argument at a position has a value."""
     if value is None:
@@ -250,6 +262,10 @@ def _note(call: int, value: tuple[int, int] | None) -> list[Step]:
 
 def _when(number: int, action: int) -> list[Step]:
     return [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, action)]
+
+
+def _any_bit(mask: int, action: int) -> list[Step]:
+    return [(_ANY_BIT, 0, 1, mask), (_RETURN, 0, 0, action)]
 
 
 def _allow_values(call: int, argument: int, values: Sequence[int], otherwise: int, mask: int = 0) -> list[Step]:

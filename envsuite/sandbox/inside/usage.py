@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_UNCOLLECTED_SECONDS = 0.05  # of children whose parent waited for them, at most: the kernel's figures are rounded
+_SIGCHLD_BIT = 1 << 16
+_ROUNDED_SECONDS = 0.02  # by which the kernel's figure of a parent's children may be too small
+_UNCOLLECTED_SECONDS = 0.03  # beyond that, of all parents together, is lost time
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,16 @@ def waited(pid: int) -> float:
         return 0.0
 
 
+def ignores_children(pid: int) -> bool:
+    """Returns True if a process ignores the signal SIGCHLD, so that nobody collects its children's processor time."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return bool(int(fields["SigIgn"], 16) & _SIGCHLD_BIT)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
 class ProcessTimes(NamedTuple):
     """A process's parent, its own processor time, and that of children it has waited for [seconds]."""
 
@@ -142,8 +154,9 @@ def times_of(pid: int) -> ProcessTimes | None:
 class UncollectedTime:
     """Finds out whether processes of a run end without a trace of their processor time.
 
-    That happens if their parent ignores the signal SIGCHLD or has set the flag SA_NOCLDWAIT. Otherwise the kernel adds
-    a child's time to the parent's figure when the parent waits for it.
+    That happens if their parent ignores the signal SIGCHLD, which `ignores_children` sees, or has set the flag
+    SA_NOCLDWAIT, which no file shows. Otherwise the kernel adds a child's time to the parent's figure when the parent
+    waits for it.
     """
 
     def __init__(self) -> None:
@@ -163,11 +176,12 @@ class UncollectedTime:
                 self._ended[times.parent] = self._ended.get(times.parent, 0.0) + times.own
         self._last = now
         # A parent in `now` may have collected since then, so its figure is read again.
-        return any(
-            seconds > times.children - self._start[pid] + _UNCOLLECTED_SECONDS
+        lost = [
+            seconds - (times.children - self._start[pid]) - _ROUNDED_SECONDS
             for pid, seconds in self._ended.items()
             if pid in now and (times := times_of(pid))
-        )
+        ]
+        return sum(max(0.0, seconds) for seconds in lost) > _UNCOLLECTED_SECONDS
 
 
 def processor_seconds(pids: list[int]) -> float:

@@ -20,14 +20,15 @@ _MARK = b"rec1"
 class Pack:
     """The records of one file. It is read as a whole on the first use and held in memory.
 
-    Records are only ever appended. One that is damaged counts as missing; one that a killed writer
-    left unfinished is removed by the next writer.
+    Records are appended. One whose content is damaged counts as missing. What follows a damaged or
+    unfinished start of a record cannot be read, and the next writer removes it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._places: dict[str, tuple[memoryview, int]] = {}  # digest -> content, CRC-32
         self._end = 0  # of the last whole record that was read
+        self._file = (0, 0)  # device and inode of the file that was read
 
     def get(self, digest: str) -> memoryview | None:
         """Returns the content stored under a SHA-256; None if there is none, or it is damaged."""
@@ -62,10 +63,11 @@ class Pack:
 
     def _read_on(self, file: int) -> int:
         """Reads the records that were added since the last call. Returns the end of the last whole one."""
-        end, size = self._end, os.fstat(file).st_size
-        if size < end:  # the file was replaced
+        status = os.fstat(file)
+        identity, size, end = (status.st_dev, status.st_ino), status.st_size, self._end
+        if size < end or identity != self._file:  # another file
             self._places.clear()
-            end = 0
+            self._file, end = identity, 0
         new = memoryview(os.pread(file, size - end, end))
         start = 0
         while len(new) - start >= _HEAD.size:

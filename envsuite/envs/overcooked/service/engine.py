@@ -77,6 +77,11 @@ class Service:
                 return i
         return -1
 
+    def served_late(self, before: State, after: State) -> bool:
+        """Tests whether an order was served between two states, the latter right after serving, and too late."""
+        served = after.served & ~before.served
+        return any(order.deadline < after.time for i, order in enumerate(self.orders) if served >> i & 1)
+
     def step(self, state: State, direction: int) -> State:
         """Returns the state after one step of time: a move, the use of a station, or nothing (STAY)."""
         if direction != STAY:

@@ -57,7 +57,7 @@ class ServiceEnv(TextEnv):
         Knob("cooking", 12, "steps on the stove until a food is grilled", low=1, high=40),
         Knob("burning", 6, "further steps on the stove until a grilled food is burnt", low=1, high=100),
         Knob("step_cost", 0.001, "dense: subtracted for each step", low=0.0, high=1.0),
-        Knob("max_steps", 400, "commands until truncation; the orders expire earlier", low=1),
+        Knob("max_steps", 400, "commands until truncation", low=1),
         TURNS_LEFT,
     )  # fmt: skip
     levels = LEVELS_V1

@@ -74,6 +74,8 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
             key = after[:5]
             if after.time >= min(limit, seen.get(key, NEVER)) or expired(after) >= 0:
                 continue
+            if service.served_late(state, after):
+                continue
             if after.served == orders:
                 limit, best = after.time, (numbers, path)
                 continue

@@ -29,7 +29,7 @@ out, the game is lost.
 
 The map shows the kitchen from above, with north at the top. The symbols are: @ you, . floor, # wall, B cutting board, \
 S stove, C counter, R bowl rack, H serving hatch, X bin, and a small letter for each food crate: {letters}. Stations \
-of the same kind are numbered from left to right and from top to bottom."""
+of the same kind are numbered row by row from the top, each row from left to right."""
 
 PRIMITIVE = """\
 Each command takes one step of time. The commands north, east, south and west move you by one cell. If a station is \
@@ -42,7 +42,8 @@ board until it is done, and you wait at a stove until its food is done. The comm
 
 RULES = """\
 - You carry one thing at a time: a food, or a bowl. A bowl holds several chopped or grilled foods.
-- A crate gives you a raw food, and the rack gives you an empty bowl. Both take back what they gave.
+- A crate gives you a raw food, and the rack gives you an empty bowl. Both take back what they gave. If you use the \
+rack while you carry a chopped or grilled food, you get a bowl that holds it.
 - To chop a food, put it raw on a board, and use the board {chops} with empty hands. A raw food on a board stays there \
 until it is chopped.
 - To grill a food, put it raw on a stove. It is grilled after {cooking} steps, and {burning} steps later it is burnt.
@@ -55,7 +56,7 @@ until it is chopped.
 def instructions(control: str, rules: Rules) -> str:
     """Returns the rules of the game for a player."""
     letters = listing([f"{letter} {food}" for food, letter in all_foods().items()])
-    chops = "once" if rules.chops == 1 else f"{rules.chops} times"
+    chops = "once" if rules.chops == 1 or control == "station" else f"{rules.chops} times"
     how = PRIMITIVE if control == "primitive" else STATION
     details = RULES.format(chops=chops, cooking=rules.cooking, burning=rules.burning)
     return f"{INTRODUCTION.format(letters=letters)}\n\n{how}\n\n{details}\n\nEach turn, answer with one command."

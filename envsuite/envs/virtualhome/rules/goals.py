@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from envsuite.envs.virtualhome.rules.engine import HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
@@ -15,7 +15,8 @@ class Condition(NamedTuple):
     """Required fact about things, given by their keys.
 
     Kinds: `on x y`, `in x y`, `open x`, `closed x`, `running x`, `off x`, `mark x process`, `seated x`, `held x`,
-    `room x`, `served x y` (in a hand or on y).
+    `room x`, `served x y` (in a hand or on y), `absent x y` (neither on nor in y),
+    `bare x y` (nothing on or in x but y).
     """
 
     kind: str
@@ -50,7 +51,7 @@ def predicate(engine: FixedEngine, condition: Condition) -> Predicate:
     home = engine.home
     kind, x = condition.kind, home.bit[condition.x]
     y = home.bit.get(condition.y, 0)
-    if kind in ("on", "in", "served", "held", "mark"):
+    if kind in ("on", "in", "served", "held", "mark", "absent"):
         i = engine.index(x)
         mark = engine.mark(x, condition.y) if kind == "mark" else 0
         tests: dict[str, Predicate] = {
@@ -59,9 +60,13 @@ def predicate(engine: FixedEngine, condition: Condition) -> Predicate:
             "served": lambda s: s.on[i] & y > 0 or s.right == x or s.left == x,
             "held": lambda s: s.right == x or s.left == x,
             "mark": lambda s: s.marks & mark > 0,
+            "absent": lambda s: not (s.on[i] | s.inside[i]) & y,
         }
         return tests[kind]
     tests = {
+        "bare": lambda s: all(
+            bit == y or not (on | inside) & x for bit, on, inside in zip(home.movable_bits, s.on, s.inside, strict=True)
+        ),
         "open": lambda s: s.open & x > 0,
         "closed": lambda s: not s.open & x,
         "running": lambda s: s.power & x > 0,
@@ -86,6 +91,17 @@ def milestones(home: Home, stage: Stage) -> list[Condition]:
     return list(dict.fromkeys(conditions))
 
 
+class Tracker(Protocol):
+    """Counts the stages of a goal, command by command."""
+
+    goal: Any
+
+    @property
+    def last(self) -> int: ...
+    def step(self, before: HomeState, after: HomeState, stage: int) -> tuple[HomeState, int]: ...
+    def advance(self, s: HomeState, stage: int) -> int: ...
+
+
 class GoalTracker:
     """Tracks the progress towards one goal; `stage` and `reached` never decrease."""
 
@@ -95,6 +111,15 @@ class GoalTracker:
         self.marks = [
             (k, predicate(engine, c)) for k, stage in enumerate(goal.stages) for c in milestones(engine.home, stage)
         ]
+
+    @property
+    def last(self) -> int:
+        """Returns the stage of a complete goal."""
+        return len(self.stages)
+
+    def step(self, before: HomeState, after: HomeState, stage: int) -> tuple[HomeState, int]:
+        """Returns the state and the stage after a command."""
+        return after, self.advance(after, stage)
 
     def start(self, s: HomeState) -> tuple[int, int]:
         """Returns (stage, reached) for the initial state; `reached` is a bit mask of milestones."""

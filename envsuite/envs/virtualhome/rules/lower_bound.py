@@ -110,6 +110,12 @@ class LowerBound:
                 needs.things[x] = []
             elif kind == "room":
                 needs.room = x
+            elif kind == "absent":
+                needs.things.setdefault(x, [])
+            elif kind == "bare":
+                for bit, on, inside in zip(self.engine.home.movable_bits, s.on, s.inside, strict=True):
+                    if bit != y and (on | inside) & x:
+                        needs.things.setdefault(bit, [])
             else:
                 needs.actions.add((kind, x))
         return needs

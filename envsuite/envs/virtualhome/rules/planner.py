@@ -8,22 +8,27 @@ the things that contain them, and one surface per room to free a hand, since all
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 
 from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal
+from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal, Tracker
 from envsuite.envs.virtualhome.rules.home import Home, Thing
-from envsuite.envs.virtualhome.rules.lower_bound import LowerBound
+from envsuite.envs.virtualhome.rules.lower_bound import NEVER, LowerBound
 
 Node = tuple[HomeState, int]
+
+
+class SearchTooLong(Exception):
+    """Raised when a search with a budget has visited more states than that."""
 
 
 class HouseholdPlanner:
     """Shortest plans to one goal in one home; caches every state on a plan."""
 
-    def __init__(self, engine: FixedEngine, tracker: GoalTracker) -> None:
+    def __init__(self, engine: FixedEngine, tracker: Tracker) -> None:
         self.engine, self.tracker = engine, tracker
         self._reduced: dict[frozenset[str], _Reduced] = {}
         self._plans: dict[Node, tuple[int, HomeAction | None]] = {}
@@ -31,22 +36,26 @@ class HouseholdPlanner:
     def next(self, s: HomeState, stage: int) -> tuple[int, HomeAction | None]:
         """Returns the number of commands to the goal and the first of them (None if the goal is reached)."""
         if (s, stage) not in self._plans:
-            relevant = self._relevant(s)
-            if relevant not in self._reduced:
-                self._reduced[relevant] = _Reduced(self.engine, self.tracker.goal, relevant)
-            plan = self._reduced[relevant].plan(s, stage)
+            plan = self._plan(s, stage)
             now, k = s, stage
             for done, action in enumerate(plan):
                 self._plans.setdefault((now, k), (len(plan) - done, action))
-                now, error = self.engine.apply(now, action)
+                after, error = self.engine.apply(now, action)
                 assert not error, f"planned {action}, refused as {error}"
-                k = self.tracker.advance(now, k)
+                now, k = self.tracker.step(now, after, k)
             self._plans.setdefault((now, k), (0, None))
         return self._plans[s, stage]
 
-    def _relevant(self, s: HomeState) -> frozenset[str]:
-        """Returns the keys of the things that a plan from `s` can need."""
-        home, engine, goal = self.engine.home, self.engine, self.tracker.goal
+    def _plan(self, s: HomeState, stage: int) -> list[HomeAction]:
+        relevant = self._relevant(s)
+        if relevant not in self._reduced:
+            self._reduced[relevant] = _Reduced(self.engine, self.tracker.goal, relevant)
+        return self._reduced[relevant].plan(s, stage)
+
+    def _relevant(self, s: HomeState, goal: HouseholdGoal | None = None) -> frozenset[str]:
+        """Returns the keys of the things that a plan from `s` to a goal (default: the tracker's) can need."""
+        home, engine = self.engine.home, self.engine
+        goal = goal or self.tracker.goal
         processes = {c.y for stage in goal.stages for c in stage if c.kind == "mark"}
         keys = set(goal.keys) | {key for key, thing in home.things.items() if thing.process in processes}
         keys -= home.rooms.keys()
@@ -61,18 +70,29 @@ class HouseholdPlanner:
         put_down = home.surface | home.container & ~home.door  # places to put something down on the way
         for bit in home.bits(places):
             places |= home.root[bit] | home.at_root[home.root[bit]] & put_down
-        for room in home.room_bits:
+        for room in self._rooms_to_put_down(s, places, goal):
             surfaces = home.fixed_in[room] & home.surface & home.target
             if not surfaces & places:
                 unused = surfaces & -surfaces
                 places |= unused | home.root.get(unused, 0)
         return frozenset(keys.union(home.keys(places)))
 
+    def _rooms_to_put_down(self, s: HomeState, places: int, goal: HouseholdGoal) -> Iterable[int]:
+        """Returns the rooms in which a plan may need a surface to free a hand; `places` are the relevant things."""
+        return self.engine.home.room_bits
+
 
 class _Reduced:
     """Search in the part of a home that a goal needs; two placeholders represent irrelevant things in the hands."""
 
-    def __init__(self, engine: FixedEngine, goal: HouseholdGoal, keys: frozenset[str]) -> None:
+    def __init__(
+        self,
+        engine: FixedEngine,
+        goal: HouseholdGoal,
+        keys: frozenset[str],
+        track: Callable[[FixedEngine], Tracker] | None = None,
+    ) -> None:
+        """`track` builds a tracker that advances the goal's stages; default: a `GoalTracker`."""
         full_engine = engine.home
         self.full_engine = engine
         things = [
@@ -83,7 +103,7 @@ class _Reduced:
         things += [Thing(f"placeholder {i}", full_engine.start, movable=True) for i in (1, 2)]
         home = Home(full_engine.rooms, things, full_engine.start)
         self.engine = FixedEngine(home, engine.nearsighted)
-        self.tracker = GoalTracker(self.engine, goal)
+        self.tracker = track(self.engine) if track else GoalTracker(self.engine, goal)
         self.bound = LowerBound(self.engine, goal)
         self.placeholders = tuple(home.bit[f"placeholder {i}"] for i in (1, 2))
         self.bits = {full_engine.bit[key]: home.bit[key] for key in (*full_engine.rooms, *keys)}
@@ -91,8 +111,25 @@ class _Reduced:
 
     def plan(self, s: HomeState, stage: int) -> list[HomeAction]:
         """Returns a shortest plan from a state of the complete home, in the bits of that home."""
+        plan = self.plan_below(s, stage, NEVER)
+        if plan is None:
+            raise AssertionError(f"no plan to {self.tracker.goal.text!r}")
+        return plan
+
+    def plan_below(self, s: HomeState, stage: int, limit: int, budget: int = NEVER) -> list[HomeAction] | None:
+        """Returns such a plan if it has fewer than `limit` commands; None otherwise, or without a plan.
+
+        Raises SearchTooLong after `budget` states; `visited` is the number of states of the last search.
+        """
         reduced, names = self._project(s)
-        return [HomeAction(a.verb, names.get(a.x, 0), names.get(a.y, 0)) for a in self._search(reduced, stage)]
+        plan = self._search(reduced, stage, limit, budget)
+        if plan is None:
+            return None
+        return [HomeAction(a.verb, names.get(a.x, 0), names.get(a.y, 0)) for a in plan]
+
+    def bound_at(self, s: HomeState, stage: int) -> int:
+        """Returns the lower bound at a state of the complete home."""
+        return self.bound(self._project(s)[0], stage)
 
     def _project(self, s: HomeState) -> tuple[HomeState, dict[int, int]]:
         """Projects a state of the complete home to the reduced one. Returns it with the meaning of its bits."""
@@ -126,31 +163,37 @@ class _Reduced:
             mapped |= self.bits.get(bit, 0)
         return mapped
 
-    def _search(self, start: HomeState, stage: int) -> list[HomeAction]:
+    def _search(self, start: HomeState, stage: int, limit: int, budget: int) -> list[HomeAction] | None:
         tracker, apply, bound = self.tracker, self.engine.apply, self.bound
-        last, tie = len(tracker.stages), count()
+        last, tie = tracker.last, count()
         first = start, tracker.advance(start, stage)
         cost = {first: 0}
         parents: dict[Node, tuple[Node, HomeAction]] = {}
         frontier = [(bound(*first), 0, next(tie), first)]
+        self.visited = 0
         while frontier:
-            _, negative, _, node = heapq.heappop(frontier)
+            estimate, negative, _, node = heapq.heappop(frontier)
+            if estimate >= limit:
+                return None
             s, k = node
             if k == last:
                 return _path_to(parents, node)
             if -negative > cost[node]:
                 continue
+            self.visited += 1
+            if self.visited > budget:
+                raise SearchTooLong
             next_cost = 1 - negative
             for action in self._moves(s):
                 next_state, _ = apply(s, action)
                 if next_state.right < next_state.left:  # the hands are interchangeable
                     next_state = next_state._replace(right=next_state.left, left=next_state.right)
-                reached = next_state, tracker.advance(next_state, k)
+                reached = tracker.step(s, next_state, k)
                 if next_cost < cost.get(reached, 1 << 30):
                     cost[reached] = next_cost
                     parents[reached] = node, action
                     heapq.heappush(frontier, (next_cost + bound(*reached), -next_cost, next(tie), reached))
-        raise AssertionError(f"no plan to {tracker.goal.text!r}")
+        return None
 
     def _moves(self, s: HomeState) -> list[HomeAction]:
         """Returns the relevant commands: of several walks to one piece of furniture, only the first."""

@@ -1,0 +1,326 @@
+"""Draft of an episode in one home: the parts of its goal, and the places of all objects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from envsuite.envs.virtualhome.generator import catalog
+from envsuite.envs.virtualhome.household.classes import DrawSettings
+from envsuite.envs.virtualhome.household.goals import Choice, OrderedGoal, OrderedTracker, Part, conditions, ground
+from envsuite.envs.virtualhome.household.layouts import Dice, layout
+from envsuite.envs.virtualhome.household.rules import HouseholdEngine
+from envsuite.envs.virtualhome.household.structure import split_of, structure
+from envsuite.envs.virtualhome.household.vocabulary import (
+    category,
+    noun_of,
+    nouns,
+    sensible_places,
+    sort_of,
+    unseen_furniture,
+    usual_places,
+    vocabulary,
+)
+from envsuite.envs.virtualhome.rules.goals import Condition, Stage
+from envsuite.envs.virtualhome.rules.home import Home, Thing
+from envsuite.envs.virtualhome.rules.lower_bound import LowerBound
+
+MIN_COMMANDS = 5
+MAX_WAYS = 4  # to fix the choices of a goal; the exact planner tries all of them
+_TRIES = 12  # sentences and places tried for one home
+_COUNTS = {1: "", 2: "two", 3: "three"}
+
+
+@dataclass(frozen=True)
+class DrawnHome:
+    """Home and goal of one episode; `plan` is the number of the home."""
+
+    home: Home
+    goal: OrderedGoal
+    plan: int
+
+
+class Draft:
+    """Draft of an episode in one home."""
+
+    def __init__(self, dice: Dice, settings: DrawSettings, plan: int, split: str) -> None:
+        self.dice, self.settings, self.plan, self.split = dice, settings, plan, split
+        self.layout = layout(plan, settings.rooms, settings.split)
+        self.unseen_objects = settings.split == "unseen_object"
+        self.items: dict[str, str] = {}  # loose object -> place where it must start, or ""
+        self.banned: set[str] = set()  # nouns of further objects that would count for the goal
+        self.known = frozenset(nouns("*", self.unseen_objects))
+        self.ways = 1  # to fix the choices of all parts
+        self._places: dict[str, dict[str, float]] = {}
+        self.mentioned: set[str] = set()  # furniture and rooms that the goal mentions
+        self.bare: set[str] = set()  # places that must be bare: no other objects start there
+        self.parts: list[Part] = []
+        self.texts: list[str] = []
+
+    # ---- parts
+
+    def add(self, name: str) -> bool:
+        """Appends a part of a goal class. Returns False if no sentence fits this home and the split."""
+        for _ in range(_TRIES):
+            before = dict(self.items), set(self.banned), set(self.bare), self.ways
+            slots = self._fill(vocabulary()["goals"][name])
+            if slots is not None:
+                text = self._text(name, slots)
+                if split_of(text) == self.split:
+                    self.parts.append(self._part(name, slots))
+                    self.texts.append(text)
+                    self.mentioned.update(value for key, value in slots.items() if key in "pqdeslmr")
+                    return True
+            self.items, self.banned, self.bare, self.ways = before
+        return False
+
+    def _fill(self, spec: dict[str, Any]) -> dict[str, Any] | None:
+        """Draws objects and furniture for the letters of a goal class."""
+        slots: dict[str, Any] = {}
+        if "kind" in spec:
+            kind, count = self.dice.pick(spec["kind"]), spec.get("count", 1)
+            excluded = "k" in spec.get("objects", ())
+            members = self._alike(count) if kind == "alike" else self._members(kind, count + excluded)
+            if members is None:
+                return None
+            slots["kind"], slots["k"], slots["count"] = kind, members, count
+            self.ways *= math.comb(len(members) - excluded, count)
+        sort = ""
+        for letter, sorts in zip("abc", spec.get("objects", ()), strict=False):
+            if sorts == "k":
+                slots[letter] = slots["k"].pop()
+                continue
+            item = self._new_item(sort if sorts == "=" else self.dice.pick(sorts.split()))
+            if item is None:
+                return None
+            slots[letter] = item
+            sort = sort_of(item)
+        for slot, kind in spec.get("slots", {}).items():
+            options = [key for key in self._candidates(kind, slots) if key not in self.mentioned]
+            options = [key for key in options if key not in slots.values()]
+            if not options:
+                return None
+            slots[slot] = self.dice.pick(options)
+        if "start" in spec:
+            self.bare.add(slots["p"])
+            if not self._cover(slots["p"], spec["start"]):
+                return None
+        return slots
+
+    def _one_more(self, number: int) -> bool:
+        """Draws whether the home has one object more than a choice needs, if the planner can still try all ways."""
+        return self.dice.chance(0.5) and self.ways * (number + 1) <= MAX_WAYS
+
+    def _members(self, kind: str, number: int) -> list[str] | None:
+        """Adds objects of a kind to the home: `number`, and sometimes one more."""
+        members = vocabulary()["kinds"][kind]["members"]
+        present = [item for item in self.items if noun_of(item) in members]
+        free = [noun for noun in members if noun in self.known and self._is_free(noun)]
+        number += self._one_more(number)
+        chosen = [self._named(noun) for noun in self.dice.shuffled(free)[: max(number - len(present), 0)]]
+        if len(present) + len(chosen) != number:
+            return None
+        self.items.update(dict.fromkeys(chosen, ""))
+        self.banned.update(members)
+        return self.dice.shuffled(present + chosen)
+
+    def _alike(self, number: int) -> list[str] | None:
+        """Adds objects of one noun to the home: `number`, and sometimes one more."""
+        free = [noun for noun in vocabulary()["plurals"] if noun in self.known and self._is_free(noun)]
+        if not free:
+            return None
+        noun = self.dice.pick(free)
+        modifiers = self.dice.shuffled(vocabulary()["modifiers"][category(noun)])
+        chosen = [f"{modifier} {noun}" for modifier in modifiers[: number + self._one_more(number)]]
+        self.items.update(dict.fromkeys(chosen, ""))
+        return chosen
+
+    def _is_free(self, noun: str) -> bool:
+        """Returns True if the home has no object of a noun yet, can have one, and people keep such things here."""
+        if noun in self.banned or not self._usual(category(noun)):
+            return False
+        return all(noun_of(item) != noun for item in self.items)
+
+    def _named(self, noun: str) -> str:
+        return f"{self.dice.pick(vocabulary()['modifiers'][category(noun)])} {noun}"
+
+    def _new_item(self, sort: str) -> str | None:
+        """Adds a new object of a category ('*': any) to the home. Returns None if none is left."""
+        if sort == "*":
+            sort = self.dice.pick(list(catalog()["goods"]))
+        free = [noun for noun in nouns(sort, self.unseen_objects) if self._is_free(noun)]
+        if not free:
+            return None
+        item = self._named(self.dice.pick(free))
+        self.items[item] = ""
+        return item
+
+    def _candidates(self, kind: str, slots: dict[str, Any]) -> list[str]:
+        """Returns the rooms or furniture that can fill a slot: sensible for the objects where they are put there."""
+        if "|" in kind:
+            return [key for key in kind.split("|") if key in self.layout.things]
+        if " at " in kind:
+            before, _, target = kind.partition(" at ")
+            return list(self.layout.kinds.get(f"{before} at {slots[target]}", ()))
+        first, *more = kind.split()
+        keys = list(self.layout.kinds.get(first, ()))
+        for tag in more:
+            keys = [key for key in keys if key in self.layout.kinds.get(tag, ())]
+        if first in ("put", "store"):
+            items = [slots[letter] for letter in "abc" if letter in slots] + list(slots.get("k", ()))
+            sorts = {sort_of(item) for item in items}
+            keys = [key for key in keys if all(key in sensible_places(sort) for sort in sorts)]
+        return keys
+
+    def _cover(self, place: str, number: int) -> bool:
+        """Adds `number` objects that start at a place where people keep such objects."""
+        sorts = [sort for sort in catalog()["goods"] if place in usual_places(sort)]
+        for _ in range(number):
+            item = self._new_item(self.dice.pick(sorts)) if sorts else None
+            if item is None:
+                return False
+            self.items[item] = place
+        return True
+
+    def _text(self, name: str, slots: dict[str, Any]) -> str:
+        words = {key: noun_of(value) if key in "abc" else value for key, value in slots.items()}
+        if "k" in slots:
+            count, kind = slots["count"], slots["kind"]
+            if kind == "alike":
+                plural = singular = vocabulary()["plurals"][noun_of(slots["k"][0])]
+            else:
+                spec = vocabulary()["kinds"][kind]
+                plural, singular = spec["many"], spec.get("one", kind)
+            words["k"] = f"{_COUNTS[count]} {plural}" if count > 1 else f"a {singular}"
+        if "p" in slots:
+            words["at"] = "in" if self._is_container(slots["p"]) else "on"
+        text: str = vocabulary()["goals"][name]["text"].format(**words)
+        return text
+
+    def _is_container(self, key: str) -> bool:
+        thing = self.layout.things.get(key)
+        return thing is not None and thing.container
+
+    def _part(self, name: str, slots: dict[str, Any]) -> Part:
+        part: list[Condition | Choice] = []
+        of_kind: dict[str, list[Condition]] = {}
+        preferences: list[Stage] = []
+        for words in vocabulary()["goals"][name]["holds"]:
+            ranked = words.startswith("prefer ")
+            kind, x, *second = words.removeprefix("prefer ").split()
+            y = slots.get(second[0], second[0]) if second else ""
+            if kind == "at":
+                kind = "in" if self._is_container(y) else "on"
+            if x == "k":
+                for item in slots["k"]:
+                    of_kind.setdefault(item, []).append(Condition(kind, item, y))
+            elif ranked:
+                preferences.append((Condition(kind, slots[x], y),))
+            else:
+                part.append(Condition(kind, slots[x], y))
+        if of_kind:
+            part.insert(0, Choice(slots["count"], tuple(map(tuple, of_kind.values()))))
+        if preferences:
+            part.insert(0, Choice(1, tuple(preferences), ranked=True))
+        return tuple(part)
+
+    # ---- places
+
+    def finish(self, names: list[str]) -> DrawnHome | None:
+        """Returns the episode, or None if it does not fit the split or is too short."""
+        mentioned = self.mentioned
+        if self.settings.split == "unseen_appliance" and mentioned.isdisjoint(unseen_furniture().values()):
+            return None
+        if self.settings.split == "unseen_object" and not self.items:
+            return None
+        goal = OrderedGoal(_sentence(self.texts), tuple(self.parts), tuple(names))
+        furniture = self._furniture()
+        goal_items = sorted(self.items)
+        for _ in range(_TRIES):
+            start = self.dice.pick(self.layout.rooms)
+            things = dict(furniture)
+            for item in goal_items:
+                thing = self._place(item, avoid=mentioned)
+                if thing is None:
+                    return None
+                things[item] = thing
+            if split_of(structure(goal, start, things)) == self.split:
+                break
+        else:
+            return None
+        if not self._add_other_items(things):
+            return None
+        home = Home({room: room for room in self.layout.rooms}, _ordered(things), start)
+        engine = HouseholdEngine(home)
+        tracker = OrderedTracker(engine, goal)
+        if any(tracker.holds(engine.start, k) for k in range(len(goal.parts))):
+            return None
+        if min(LowerBound(engine, grounded)(engine.start, 0) for grounded in ground(goal)) < MIN_COMMANDS:
+            return None
+        return DrawnHome(home, goal, self.plan)
+
+    def _furniture(self) -> dict[str, Thing]:
+        """Returns the furniture at the start: on if the goal switches it off."""
+        powered = {c.x for part in self.parts for c in conditions(part) if c.kind == "off"}
+        things = self.layout.things
+        return {key: replace(thing, powered=True) if key in powered else thing for key, thing in things.items()}
+
+    def _usual(self, sort: str) -> dict[str, float]:
+        """Returns the furniture of this home where people keep objects of a category, with weights."""
+        places = self._places.get(sort)
+        if places is None:
+            new = unseen_furniture() if self.settings.split == "unseen_appliance" else {}
+            weights = {new.get(key, key): weight for key, weight in usual_places(sort).items()}
+            places = {key: weight for key, weight in weights.items() if key in self.layout.things}
+            self._places[sort] = places
+        return places
+
+    def _place(self, item: str, avoid: set[str]) -> Thing | None:
+        """Places an object at the start, not at furniture in `avoid`. Returns None without a place."""
+        place = self.items[item]
+        if not place:
+            places = {key: weight for key, weight in self._usual(sort_of(item)).items() if key not in avoid}
+            if self.dice.chance(self.settings.surprise) or not places:
+                kinds = self.layout.kinds
+                anywhere = [*kinds.get("put", ()), *kinds.get("store", ())]
+                places = {key: 1.0 for key in anywhere if key not in avoid}
+            things = self.layout.things
+            hidden = self.dice.chance(self.settings.hidden)
+            fitting = {key: weight for key, weight in places.items() if things[key].door == hidden}
+            if not (fitting or places):
+                return None
+            place = self.dice.weighted(fitting or places)
+        furniture = self.layout.things[place]
+        location: dict[str, Any] = {"inside": place} if furniture.container else {"on": (place,)}
+        return Thing(item, furniture.room, movable=True, sort=sort_of(item), **location)
+
+    def _add_other_items(self, things: dict[str, Thing]) -> bool:
+        """Adds objects that the goal does not need: first some of the same categories, then any."""
+        settings = self.settings
+        sorts = {sort_of(item) for item in self.items}
+        free = [noun for noun in nouns("*", False) if self._is_free(noun)]
+        free = [noun for noun in self.dice.shuffled(free) if self._usual(category(noun)).keys() - self.bare]
+        number = settings.objects - len(self.items)
+        alike = [noun for noun in free if category(noun) in sorts][: settings.distractors]
+        nouns_to_add = [*alike, *(noun for noun in free if noun not in alike)][: max(number, 0)]
+        for noun in nouns_to_add:
+            item = self._named(noun)
+            self.items[item] = ""
+            thing = self._place(item, avoid=self.bare)
+            if thing is None:
+                return False
+            things[item] = thing
+        return len(nouns_to_add) == number
+
+
+def _ordered(things: dict[str, Thing]) -> list[Thing]:
+    """Returns furniture in its order and objects by name."""
+    fixed = [thing for thing in things.values() if not thing.movable]
+    return fixed + [things[key] for key in sorted(things) if things[key].movable]
+
+
+def _sentence(texts: list[str]) -> str:
+    if len(texts) == 1:
+        return texts[0][0].upper() + texts[0][1:] + "."
+    return f"First {texts[0]}. " + " ".join(f"Then {text}." for text in texts[1:])

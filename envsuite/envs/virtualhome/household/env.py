@@ -1,0 +1,151 @@
+"""VirtualHome, version 1 of drawn homes: household tasks that need a look around.
+
+Rooms, furniture, hands and appliances work as in `mode=fixed` (`virtualhome/env.py`). The differences are:
+
+* Objects start where people keep them, except for the share `surprise`, and goals ask for sensible places.
+* Goals can leave the choice ("put a drink on the desk"). With `logic` they also count ("two drinks"), negate ("leave
+  nothing on the table", "but not the milk") and prefer ("the novel or, half as good, the atlas").
+* "First ... then" is ordered: a part counts only when it is done after the part before it (`goals.py`).
+* The player walks to rooms and furniture, not to loose things, so it must find out where things are.
+* Observations report what a command changed; `look around` describes the room, and `view=full` does so every turn.
+* Home, sentences and structure of a game belong to one split (`structure.py`); the seed decides which.
+* Success takes at least 5 commands.
+
+**Rewards.** `sparse` pays 1 for the command that completes the task. `dense` pays milestones (a thing in hand, in its
+appliance, treated, in place; a switch; the end of a part), each once and 1 in total. The second of two preferences
+completes the task, too, and earns half of its part. `shaped` uses the planner, which meets all preferences.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from envsuite.core import TextEnv
+from envsuite.envs.virtualhome.generator import SPLITS
+from envsuite.envs.virtualhome.household.blind import blind_commands
+from envsuite.envs.virtualhome.household.classes import DrawSettings
+from envsuite.envs.virtualhome.household.game import HouseholdGame
+from envsuite.envs.virtualhome.household.generator import draw_home
+from envsuite.envs.virtualhome.household.text import HOUSEHOLD_TOOLS
+from envsuite.envs.virtualhome.household.vocabulary import goal_classes
+from envsuite.envs.virtualhome.menu import HOUSEHOLD_LEVELS
+from envsuite.envs.virtualhome.rules.published import GAMMA
+from envsuite.types import Knob, Outcome
+
+INSTRUCTIONS = """\
+You are in a home with several rooms. You have two hands, each for one thing, and you act by short commands:
+
+go to ROOM or FURNITURE; take THING; put THING in CONTAINER; put THING on SURFACE; open FURNITURE; close FURNITURE; switch on DEVICE; switch off DEVICE; sit on SEAT; stand up; look around.
+
+Go to a piece of furniture before you use it or what is on or in it. Opening, taking and switching need a free hand. Parentheses tell what is on or in a piece of furniture. What is in closed furniture is seen and taken only after opening it.{sight}
+
+An appliance works on what is in it or on it: switch it on, its door shut if it has one, and switch it off before you open it. A fridge or freezer works as soon as it is closed. While you sit, you can go nowhere.
+
+The parts of a task count only in their order: what was done for a part before its turn must be done again."""
+SIGHT = {
+    "room": " You notice all loose things in the room that are not shut away.",
+    "spot": " You notice loose things only at the furniture where you stand.",
+}
+MAX_CACHED_GAMES = 8  # games kept with their plans, for repeated attempts at one seed
+
+
+class HouseholdEnv(TextEnv):
+    """A drawn home in which the player does one household task. Rules: docs/envs/virtualhome.md."""
+
+    knobs = (
+        Knob("sight", "spot", "field of view: loose objects of the room, or only those at the same furniture",
+             choices=("room", "spot")),
+        Knob("view", "news", "observations: what a command changed, or the whole room every turn",
+             choices=("news", "full")),
+        Knob("rooms", 4, "number of rooms", low=2, high=8),
+        Knob("objects", 12, "number of loose objects, including those of the goal", low=1, high=50),
+        Knob("distractors", 3, "other objects of the same categories as the goal's", low=0, high=20),
+        Knob("hidden", 0.3, "fraction of objects that start in closed furniture, if that is usual for them",
+             low=0.0, high=1.0),
+        Knob("surprise", 0.0, "fraction of objects that start anywhere, not where people keep them", low=0.0, high=1.0),
+        Knob("goal_length", 1, "number of consecutive parts of the goal", low=1, high=4),
+        Knob("logic", False, "goals with counts, negation and preference; every goal has such a part"),
+        Knob("goals", (), "goal classes; empty: all of the split, and of `logic`", choices=goal_classes()),
+        Knob("split", "train", "training content, or what is unseen in training", choices=SPLITS),
+        Knob("max_steps", 50, "commands until the episode is truncated", low=1),
+    )  # fmt: skip
+    ranges = {"dense": (0.0, 1.0), "discounted_return": (0.0, 1.0), "preferred": (0.0, 1.0)}
+    levels = HOUSEHOLD_LEVELS
+    tools = HOUSEHOLD_TOOLS
+    experts: ClassVar[tuple[str, ...]] = ("", "partial")
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
+
+    game: HouseholdGame
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        settings = self.settings
+        self._draw_settings = DrawSettings(**{name: getattr(settings, name) for name in DrawSettings._fields})
+        self.instructions = INSTRUCTIONS.format(sight=SIGHT[settings.sight])
+        self._games: OrderedDict[int, HouseholdGame] = OrderedDict()
+        draw_home(1_000_000, self._draw_settings)  # reject impossible settings before the first reset
+
+    def _reset(self, seed: int) -> str:
+        self.game = self._game(seed)
+        self.objective = self.game.goal.text
+        return self.game.begin()
+
+    def _game(self, seed: int) -> HouseholdGame:
+        """Returns the game of a seed from a small cache."""
+        game = self._games.get(seed)
+        if game is None:
+            drawn = draw_home(seed, self._draw_settings)
+            game = HouseholdGame(drawn, self.settings.sight == "spot", self.settings.view == "full")
+            self._games[seed] = game
+            if len(self._games) > MAX_CACHED_GAMES:
+                self._games.popitem(last=False)
+        return game
+
+    def _act(self, command: str) -> Outcome:
+        return self.game.act(command)
+
+    def admissible(self) -> list[str]:
+        return self.game.admissible()
+
+    def expert(self, kind: str = "") -> str | None:
+        """Returns the next command of the exact planner, or for `partial` of the expert that searches."""
+        return self.game.search() if kind == "partial" else self.game.plan()[1]
+
+    def blind_script(self) -> Sequence[str]:
+        """Returns a script that reads only the goal and knows what homes are like."""
+        return blind_commands(self.game.goal, self.settings.max_steps)
+
+    def remaining(self) -> int | None:
+        return self.game.plan()[0]
+
+    def labels(self) -> dict[str, str]:
+        home = f"{len(self.game.home.rooms)}-{self.game.drawn.plan}"
+        task = {"task_type": self.game.goal.name, "split": self.settings.split, "home": home}
+        return {**task, "instance": self.objective}
+
+    def metrics(self) -> dict[str, float]:
+        values = {"discounted_return": GAMMA ** (self.turn - 1) if self.success else 0.0}
+        if preferences := self.game.preferences:
+            values["preferred"] = sum(preferences) / len(preferences)
+        return values
+
+    def get_state(self) -> Any:
+        """Returns a snapshot: the seed of the home and the state of its game."""
+        return self.episode_seed, self.game.save()
+
+    def set_state(self, state: Any) -> None:
+        seed, saved = state
+        self.game = self._game(seed)
+        self.objective = self.game.goal.text
+        self.game.load(saved)
+
+    def render(self) -> Any:
+        """Renders the home: `rgb_array` [height, width, 3] uint8 or `ansi` text; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        from envsuite.envs.virtualhome import picture  # pillow, on first use
+
+        draw_or_write = picture.draw if self.render_mode == "rgb_array" else picture.write
+        return draw_or_write(self.game.engine, self.game.state, self.objective)

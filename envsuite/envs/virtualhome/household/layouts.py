@@ -1,0 +1,110 @@
+"""Homes without loose objects: rooms and furniture of version 1, by number."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from envsuite.envs.virtualhome.generator import PROPERTIES, catalog
+from envsuite.envs.virtualhome.household.structure import split_of
+from envsuite.envs.virtualhome.household.vocabulary import rooms_for, unseen_furniture
+from envsuite.envs.virtualhome.rules.home import Thing
+
+HOMES = 1000  # number of homes per size, for seen and unseen rooms each
+_T = TypeVar("_T")
+
+
+class Dice:
+    """Random choices of one seed; the same on every machine and version of Python."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed).random
+
+    def below(self, limit: int) -> int:
+        """Draws an integer from 0 to `limit` - 1."""
+        return int(self._random() * limit)
+
+    def chance(self, probability: float) -> bool:
+        """Draws True with a probability."""
+        return self._random() < probability
+
+    def pick(self, options: Sequence[_T]) -> _T:
+        """Draws one of the options."""
+        return options[int(self._random() * len(options))]
+
+    def weighted(self, weights: dict[str, float]) -> str:
+        """Draws a key by its weight."""
+        left = self._random() * sum(weights.values())
+        for key, weight in weights.items():
+            left -= weight
+            if left < 0:
+                return key
+        return key
+
+    def shuffled(self, options: Sequence[_T]) -> list[_T]:
+        """Returns the options in a random order."""
+        return sorted(options, key=lambda _: self._random())
+
+
+class Layout(NamedTuple):
+    """Home without loose objects; `kinds` lists the furniture that can fill a goal's slot of each kind."""
+
+    rooms: tuple[str, ...]
+    things: dict[str, Thing]
+    kinds: dict[str, tuple[str, ...]]
+    split: str
+
+
+@lru_cache(maxsize=4096)
+def layout(plan: int, rooms: int, split: str) -> Layout:
+    """Returns home number `plan` with `rooms` rooms. Only unseen_home and unseen_appliance alter homes."""
+    dice = Dice(plan * 100 + rooms * 2 + (split == "unseen_home"))
+    first, *optional = catalog()["rooms"]["seen"]
+    room_names = [first, *dice.shuffled(optional)[: rooms - 1]]
+    if split == "unseen_home":
+        foreign = dice.shuffled(catalog()["rooms"]["unseen"])
+        number = min(rooms - 1, 1 + dice.below(2))
+        room_names[1 : 1 + number] = foreign[:number]
+    names = unseen_furniture() if split == "unseen_appliance" else {}
+    things: dict[str, Thing] = {}
+    kinds: dict[str, list[str]] = {"room": list(room_names)}
+    specs = catalog()["things"]
+    # Seats come last, because a seat is in the room of the thing that it faces.
+    for key in sorted(specs, key=lambda key: "faces" in specs[key]):
+        spec = specs[key]
+        present = dice.chance(spec.get("chance", 1.0))
+        rooms_here = [room for room in rooms_for(key) if room in room_names]
+        if "for" in spec or not present or not rooms_here:
+            continue
+        room = dice.pick(rooms_here)
+        if "on" in spec:
+            support = names.get(spec["on"], spec["on"])
+            if support not in things:
+                continue
+            room = things[support].room
+        faces = names.get(spec.get("faces", ""), spec.get("faces", ""))
+        if faces in things:
+            room = things[faces].room
+        name = names.get(key, key)
+        on = (names.get(spec["on"], spec["on"]),) if "on" in spec else ()
+        properties = {flag: spec[flag] for flag in PROPERTIES if flag in spec}
+        things[name] = thing = Thing(name, room, on=on, faces=faces, **properties)
+        for kind in _kinds_of(thing, spec):
+            kinds.setdefault(kind, []).append(name)
+    identity = repr((room_names[0], sorted(room_names), sorted((thing.key, thing.room) for thing in things.values())))
+    return Layout(tuple(room_names), things, {kind: tuple(keys) for kind, keys in kinds.items()}, split_of(identity))
+
+
+def _kinds_of(thing: Thing, spec: dict[str, Any]) -> list[str]:
+    kinds = list(spec.get("tags", ()))
+    if thing.process:
+        kinds.append(thing.process)
+    elif thing.container:
+        kinds.append("store" if thing.door else "put")
+    elif thing.surface:
+        kinds += ["put", "clear"]
+    if thing.seat:
+        kinds += ["seat", f"seat at {thing.faces}"]
+    return kinds

@@ -1,0 +1,107 @@
+"""Vocabulary of version 1: household.toml together with the rooms, furniture and objects of catalog.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from envsuite.envs.virtualhome.generator import catalog
+
+
+@cache
+def vocabulary() -> dict[str, Any]:
+    """Returns the parsed household.toml."""
+    return tomllib.loads(resources.files(__package__).joinpath("household.toml").read_text())
+
+
+def goal_classes(unseen: bool | None = None) -> tuple[str, ...]:
+    """Returns all goal classes, the held-out ones (`unseen=True`), or the ones of training (`unseen=False`)."""
+    classes = vocabulary()["goals"].items()
+    return tuple(name for name, spec in classes if unseen is None or spec.get("unseen", False) == unseen)
+
+
+@cache
+def needs_objects(name: str) -> int:
+    """Returns the number of loose objects that a goal of a class needs in the home."""
+    spec = vocabulary()["goals"][name]
+    number: int = len(spec.get("objects", ())) + spec.get("start", 0)
+    return number + (spec.get("count", 1) if "kind" in spec else 0)
+
+
+@cache
+def uses_device(name: str) -> bool:
+    """Returns True if a goal class mentions an appliance, a lamp or a screen, which the unseen ones can replace."""
+    kinds = {kind for key in unseen_furniture() for kind in _device_kinds(key)}
+    return any(kind in kinds for kind in vocabulary()["goals"][name].get("slots", {}).values())
+
+
+def _device_kinds(furniture: str) -> list[str]:
+    spec = furniture_spec(furniture)
+    return [*spec.get("tags", ()), *([spec["process"]] if "process" in spec else [])]
+
+
+def noun_of(item: str) -> str:
+    """Returns the noun of an object, which is called by a modifier and a noun."""
+    return item.partition(" ")[2]
+
+
+@cache
+def sort_of(item: str) -> str:
+    """Returns the category of a loose object."""
+    return _sorts()[noun_of(item)]
+
+
+@cache
+def _sorts() -> dict[str, str]:
+    return {noun: sort for sort, pools in catalog()["goods"].items() for pool in pools.values() for noun in pool}
+
+
+def category(noun: str) -> str:
+    """Returns the category of the objects with a noun."""
+    return _sorts()[noun]
+
+
+@cache
+def nouns(sort: str, unseen: bool) -> tuple[str, ...]:
+    """Returns the nouns of a category ('*': of all): the held-out ones (`unseen`) or the ones of training."""
+    goods = catalog()["goods"]
+    names = [item for key in (goods if sort == "*" else (sort,)) for item in goods[key]["unseen" if unseen else "seen"]]
+    return tuple(names)
+
+
+@cache
+def usual_places(sort: str) -> dict[str, float]:
+    """Returns furniture -> weight: where people keep objects of a category, the most usual first."""
+    return {key: 1.0 / (rank + 2) for rank, key in enumerate(vocabulary()["kept"][sort])}
+
+
+@cache
+def sensible_places(sort: str) -> frozenset[str]:
+    """Returns the furniture where a goal can ask to put objects of a category."""
+    return frozenset(vocabulary()["kept"][sort]) | frozenset(vocabulary()["put"][sort])
+
+
+@cache
+def rooms_for(furniture: str) -> tuple[str, ...]:
+    """Returns the rooms in which homes can have a piece of furniture."""
+    spec = furniture_spec(furniture)
+    for support in (spec.get("on"), spec.get("faces")):
+        if support:
+            return rooms_for(support)
+    return tuple(vocabulary()["stands"].get(spec.get("key", furniture), spec["in"]))
+
+
+@cache
+def furniture_spec(furniture: str) -> dict[str, Any]:
+    """Returns the catalog's entry; an unseen appliance has the uses of the appliance that it replaces (`key`)."""
+    things: dict[str, Any] = catalog()["things"]
+    spec: dict[str, Any] = things[furniture]
+    return {**things[spec["for"]], **spec, "key": spec["for"]} if "for" in spec else {**spec, "key": furniture}
+
+
+@cache
+def unseen_furniture() -> dict[str, str]:
+    """Returns appliance of training -> the unseen appliance that replaces it."""
+    return {spec["for"]: key for key, spec in catalog()["things"].items() if "for" in spec}
