@@ -10,7 +10,8 @@ There are three ways, `generation.sync`:
     disk     SGLang, `POST /update_weights_from_disk`: the whole model, with its cache flushed;
              answers name the version of their weights.
     reload   vLLM, `POST /collective_rpc` of `reload_weights` and `POST /reset_prefix_cache`: the
-             whole model, on a server in its development mode.
+             whole model, on a server in its development mode. With vLLM 0.32 this failed for a
+             model with tied embeddings, and `server_gap` found it.
 
 Whatever a server claims, the trainer's own log-probs of the sampled tokens must agree with the
 server's (`server_gap`). A server that cannot be reached is left out until the next weights, as long
