@@ -65,6 +65,10 @@ class Batch:
         L]"""
         return self.spread(torch.arange(len(self.where)))
 
+    def turn_numbers(self) -> Tensor:
+        """Returns a number of its episode and turn at each sampled position, 0 elsewhere. [B, L]"""
+        return self.spread(self.episode * (int(self.turn.max()) + 1) + self.turn)
+
     def rows(self, index: Tensor) -> Batch:
         """Selects rows, cropped to the longest of them."""
         width = int(self.valid[index].sum(1).max())

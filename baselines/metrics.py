@@ -12,15 +12,15 @@ from harness.stats.intervals import success_interval
 from harness.types import Trajectory
 
 
-def episode_metrics(played: Sequence[Trajectory], learned: Sequence[Trajectory]) -> dict[str, Any]:
+def episode_metrics(played: Sequence[Trajectory], learned: Sequence[Trajectory], resampled: int = 0) -> dict[str, Any]:
     """Returns numbers of a batch: its `played` episodes, and the `learned` ones that an update
-    used."""
+    used. `resampled` of the played ones were usable and replaced."""
     turns = [turn for run in learned for turn in run.turns]
     return {
         "env_steps": len(turns),
         "turns": len(turns) / len(learned),
         "invalid": float(np.mean([bool(turn.fault) for turn in turns])),
-        "broken": len(played) - len(learned),
+        "broken": len(played) - len(learned) - resampled,
         "tokens": sum(len(turn.reply.ids) for turn in turns),
         "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
         "rewritten": sum(int(turn.reply.extra.get("rewritten", 0)) for turn in turns),

@@ -62,6 +62,9 @@ class RewardSettings:
     """Subtracted in a turn whose command the environment could not execute."""
     format_penalty: NonNegative = 0.0
     """Subtracted in a turn whose reply held no command or was cut off."""
+    gate: Share = 0.0
+    """Progression that an episode must reach for the rewards and penalties of its steps to count;
+    below, only its last reward does (G-RA). 0: they always count."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,10 @@ class Recipe:
     """Number of different games, the split's first; 0: all."""
     max_turns: Natural = 0
     """0: the environment's own limit."""
+    turn_limits: tuple[Count, ...] = ()
+    """Growing turn limits of training episodes, `turn_limit_updates` updates each; the last one
+    stays (ScalingInter-RL). (): max_turns. Evaluation uses max_turns."""
+    turn_limit_updates: Count = 100
     eval_every: Natural = 10
     """Updates between evaluations on held-out seeds; 0: only at the end."""
     eval_episodes: Count = 50
@@ -161,7 +168,13 @@ class Recipe:
     @property
     def module(self) -> types.ModuleType:
         """The algorithm's module, whose `update` takes an `UpdateInput`."""
-        return importlib.import_module(f"baselines.algorithms.{self.algorithm}")
+        return importlib.import_module(f"{self.config.package}.{self.algorithm}")
+
+    def turn_limit(self, update: int) -> int:
+        """Returns the turn limit of the training episodes of an update; 0: the environment's own."""
+        if not self.turn_limits:
+            return self.max_turns
+        return self.turn_limits[min(update // self.turn_limit_updates, len(self.turn_limits) - 1)]
 
     @property
     def trains_policy(self) -> bool:
@@ -274,6 +287,7 @@ def _validate(recipe: Recipe) -> None:
             f"least 0, true or false."
         )
     recipe.config.validate(recipe)
+    _validate_limits(recipe)
     if recipe.reward_mode == RewardMode.SHAPED:
         _validate_shaping(recipe)
     if recipe.model.compile and (recipe.model.gradient_checkpointing or recipe.fsdp):
@@ -287,6 +301,26 @@ def _validate(recipe: Recipe) -> None:
         _validate_generation(recipe)
     for tracker in recipe.trackers:
         trackers.check(tracker)
+
+
+def _validate_limits(recipe: Recipe) -> None:
+    """Rejects growing turn limits that do not grow, and settings that need whole episodes."""
+    limits = list(recipe.turn_limits)
+    if limits != sorted(set(limits)) or (recipe.max_turns and limits and limits[-1] > recipe.max_turns):
+        raise UsageError(
+            f"turn_limits cannot be {limits}: each limit is larger than the one before, and none is above max_turns "
+            f"= {recipe.max_turns} (0: no limit)."
+        )
+    for name, value in (("turn_limits", limits), ("rewards.gate", recipe.rewards.gate)):
+        if value and recipe.turns:
+            raise UsageError(
+                f"{name} = {value} needs whole episodes, and turns = {recipe.turns} cuts them: leave one out."
+            )
+    if recipe.rewards.gate and recipe.reward_mode == RewardMode.SHAPED:
+        raise UsageError(
+            f"rewards.gate = {recipe.rewards.gate} takes back a part of the shaped rewards, which then can prefer "
+            "another policy: set another reward_mode, or leave the gate out."
+        )
 
 
 def _validate_shaping(recipe: Recipe) -> None:

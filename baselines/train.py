@@ -210,7 +210,7 @@ class TrainingRun:
         outcomes = outcome_metrics(batch.ended)
         if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
             self.stage = min(self.stage + 1, len(self.collector.sampler.configs) - 1)
-        unfinished = len(batch.learned) - len(batch.ended)
+        unfinished = len(batch.learned) + batch.resampled - len(batch.ended)
         spent = self.spent + EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
         if self._plays_ahead(spent):
             with contextlib.suppress(DataError):  # servers load nothing: the next rollout reports it
@@ -233,10 +233,11 @@ class TrainingRun:
                 **outcomes,
                 "over": len(batch.ended),
                 "tasks": self.stage + 1,
-                **episode_metrics(batch.played, batch.learned),
+                **episode_metrics(batch.played, batch.learned, batch.resampled),
                 "rollout_seconds": round(batch.seconds, 3),
                 "update_seconds": round(time.monotonic() - began, 3),
                 **waited,
+                **batch.log,
                 **batch.server_gap,
                 **{key: float(value) for key, value in log.items()},
             }

@@ -1,16 +1,19 @@
 """Measures version 1 of Overcooked's levels: success of scripted players, plan lengths, resets, twins of the splits.
 
-    python -m benchmarks.overcooked_levels --games 100 --markdown benchmarks/overcooked_levels.md
+    python -m benchmarks.overcooked_levels --games 100 --proofs --markdown benchmarks/overcooked_levels.md
 
 The games are the first ones of the test split. Besides the environment's blind player, all its variants are
-played: arrangement of the foods, batches or single foods, numbers of crates, racks and hatches. The page
-counts the games that any of them wins.
+played: sequence of the orders, arrangement of the foods, batches or single foods, numbers of crates, racks
+and hatches. The generator rejects them in the orders' own sequence only. The page lists the best one; it is
+chosen on the games that it is counted on, so its share is too high rather than too low.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,10 @@ import numpy as np
 
 from envsuite import registry
 from envsuite.cache import write_atomically
-from envsuite.envs.overcooked.service.cooks import scripts, serving_times
+from envsuite.envs.overcooked.service import cooks
 from envsuite.envs.overcooked.service.engine import Service
 from envsuite.envs.overcooked.service.env import ServiceEnv
-from envsuite.envs.overcooked.service.generator import draw_service, in_time
+from envsuite.envs.overcooked.service.generator import draw_service
 from envsuite.envs.overcooked.service.layout import structure
 from harness.stats.intervals import success_interval
 
@@ -48,9 +51,12 @@ def wins(env: ServiceEnv, player: str, seed: int) -> bool:
 
 
 def script_wins(service: Service) -> list[bool]:
-    """Returns which scripts serve every order in time."""
-    deadlines = [order.deadline for order in service.orders]
-    return [in_time(serving_times(service, uses), deadlines) for uses in scripts(service)]
+    """Returns which scripts serve every order in time, for every sequence of the orders."""
+    results = []
+    for sequence in permutations(service.orders):
+        reordered = Service(service.layout, sequence, service.rules)
+        results += [cooks.wins(reordered, uses) for uses in cooks.scripts(reordered, distinct=False)]
+    return results
 
 
 def share(count: int, games: int) -> str:
@@ -59,7 +65,7 @@ def share(count: int, games: int) -> str:
     return f"{100 * count / games:.0f} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
 
 
-def measure(level: str, games: int) -> dict[str, Any]:
+def measure(level: str, games: int, proofs: bool) -> dict[str, Any]:
     """Returns the measurements of a level."""
     task = registry.TASKS[f"Overcooked-{level}-v1"]
     seeds = task.splits["test"][:games]
@@ -72,13 +78,18 @@ def measure(level: str, games: int) -> dict[str, Any]:
         start = time.process_time()
         env.reset(seed=seed)
         resets.append(1000 * (time.process_time() - start))
-        lengths.append(max(serving_times(env.service, env.plan)))
+        lengths.append(max(cooks.serving_times(env.service, env.plan)))
         commands.append(len(env.plan))
-        variants.append(sum(script_wins(env.service)))
+        if proofs:
+            variants.append(script_wins(env.service))
     row["plan"] = lengths
     row["uses"] = commands
     row["resets"] = resets
-    row["scripts"] = sum(won > 0 for won in variants)
+    row["scripts"] = row["twins"] = "not run"
+    if proofs:
+        best = max(sum(column) for column in zip(*variants, strict=True))
+        row["scripts"] = f"{share(best, games)}, of {len(variants[0]):,}"
+        row["twins"] = f"{twins(level, min(games, TWIN_GAMES))} of {min(games, TWIN_GAMES)}"
     for control in ("primitive", "station"):
         env = registry.build(task, control=control)
         assert isinstance(env, ServiceEnv)
@@ -104,20 +115,20 @@ def spread(values: list[int]) -> str:
     return f"{min(values)} / {np.median(values):.0f} / {max(values)}"
 
 
-def page(games: int) -> str:
+def page(levels: Sequence[str], games: int, proofs: bool) -> str:
     """Returns the page."""
-    measured = [measure(level, games) for level in LEVELS]
+    measured = [measure(level, games, proofs) for level in levels]
     lines = [
         "# Overcooked, version 1: players, plans, resets\n",
         f"`python -m benchmarks.overcooked_levels --games {games}`: the first {games} games of the test split. "
         "Success in percent with 95 %\nintervals. `station` is `control=station`; the default is `primitive`.\n",
-        "| level | control | random | blind | any of its variants | greedy | expert |",
+        "| level | control | random | blind | best of all scripts | greedy | expert |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in measured:
         for control in ("primitive", "station"):
             cells = [share(row[control, player], games) for player in PLAYERS]
-            best = "none walks" if control == "primitive" else share(row["scripts"], games)
+            best = "none walks" if control == "primitive" else row["scripts"]
             lines.append(f"| {row['level']} | {control} | {' | '.join([*cells[:2], best, *cells[2:]])} |")
     lines += [
         "\nPlans (least / median / most), and resets in milliseconds of CPU time, each of a kitchen that was "
@@ -127,18 +138,19 @@ def page(games: int) -> str:
     ]
     for row in measured:
         times = [f"{value:.0f}" for value in np.quantile(row["resets"], [0.5, 0.9, 0.99, 1])]
-        shared = f"{twins(row['level'], min(games, TWIN_GAMES))} of {min(games, TWIN_GAMES)}"
-        cells = [row["level"], spread(row["plan"]), spread(row["uses"]), *times, shared]
+        cells = [row["level"], spread(row["plan"]), spread(row["uses"]), *times, row["twins"]]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=LEVELS)
+    parser.add_argument("--proofs", action="store_true", help="also play all scripts and compare the splits: minutes")
     parser.add_argument("--games", type=int, default=100)
     parser.add_argument("--markdown", type=Path, help="write the page to this file")
     options = parser.parse_args()
-    text = page(options.games)
+    text = page(options.levels, options.games, options.proofs)
     if options.markdown:
         write_atomically(options.markdown, text)
     print(text)

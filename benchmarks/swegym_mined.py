@@ -25,7 +25,8 @@ from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym.mined import library, miner
-from envsuite.envs.swegym.published.problem import PublishedProblem, changes_of
+from envsuite.envs.swegym.published.problem import PublishedProblem
+from envsuite.envs.swegym.published.runs import changes_of
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers
 from harness.mining.tables import reasons_table, yield_table

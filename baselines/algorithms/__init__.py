@@ -3,5 +3,6 @@
 Each algorithm's module has `Config` and `update(UpdateInput) -> dict`, which learns from one batch
 of episodes and returns numbers to log. Shared: `update` (its input), `optimisers`, `policy_step`
 (the clipped step), `actor_critic` (PPO and its variants), `groups` (GRPO and its variants) and
-`kl`.
+`kl`. The folder `turn_credit` holds the group algorithms that
+assign credit to single turns.
 """

@@ -24,7 +24,7 @@ Advantages = Callable[[Sequence[Trajectory], list[list[float]], list[Hashable]],
 advantage per turn [E][T_e]."""
 
 
-def update_groups(inputs: UpdateInput[Any], advantages: Advantages) -> dict[str, float]:
+def update_groups(inputs: UpdateInput[Any], advantages: Advantages, train_actor: bool = True) -> dict[str, float]:
     """Trains the actor on one batch of groups. Logs the share of groups with equal scores, which
     teach nothing."""
     config = inputs.config
@@ -35,7 +35,7 @@ def update_groups(inputs: UpdateInput[Any], advantages: Advantages) -> dict[str,
     rewards = penalised_rewards(batch, trajectories, kl.penalty(inputs, batch, reference))
     groups: list[Hashable] = [group_of(run, config.group_size) for run in trajectories]
     per_turn = advantages(trajectories, rewards, groups)
-    log = learn(inputs, batch, Targets(turn_values(batch, per_turn).float(), reference))
+    log = learn(inputs, batch, Targets(turn_values(batch, per_turn).float(), reference), train_actor)
     log["flat_groups"] = flat_groups(trajectories, config.group_size)
     return {**log, **weights}
 

@@ -28,6 +28,7 @@ from baselines.math.losses import (
     early_stop_kl,
     kl_estimate,
     truncated_importance,
+    turn_means,
 )
 from baselines.microbatch import crop, split
 
@@ -58,6 +59,7 @@ class _Step:
     returns: Tensor | None
     old_values: Tensor | None
     numbers: Tensor
+    turns: Tensor
     value_weights: Tensor | None = None
     log: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -81,6 +83,7 @@ def learn(inputs: UpdateInput[Any], batch: Batch, targets: Targets, train_actor:
         _spread(batch, targets.returns),
         _spread(batch, targets.old_values),
         batch.numbers(),
+        batch.turn_numbers(),
         _value_weights(batch, config.highlight_first),
     )
     count = len(batch.ids)
@@ -174,8 +177,11 @@ def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
         width = ids.shape[1]
         new, entropy = inputs.model.logprobs(ids, valid, inputs.temperature, sampled, config.entropy_coef > 0, allowed)
         old = batch.logprobs[part, :width]
+        compared = new
+        if config.ratio == "turn":
+            compared = old + turn_means(new - old, step.turns[part, :width], sampled)
         losses, clipped = clipped_surrogate(
-            new, old, advantages[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
+            compared, old, advantages[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
         )
         if batch.behaviour is not None:  # older weights played: the decoupled objective
             losses = losses * truncated_importance(old, batch.behaviour[part, :width], config.importance_cap)[0]

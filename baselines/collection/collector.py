@@ -13,6 +13,7 @@ from typing import Any
 from baselines.collection import fixed_turns
 from baselines.collection.actor import Actor
 from baselines.collection.env_cache import EnvCache
+from baselines.collection.resampling import replace_flat_groups
 from baselines.collection.rewards import adjusted
 from baselines.collection.sampler import GameSampler
 from baselines.collection.server_gap import server_gap
@@ -42,6 +43,10 @@ class Collected:
     """For each of these the prompt that would follow; [] if the episode ended by itself."""
     ended: list[Trajectory]
     """Usable episodes that ended."""
+    resampled: int = 0
+    """Usable episodes that were replaced because their whole group earned the same."""
+    log: dict[str, float] = field(default_factory=dict)
+    """Further numbers for the log, of settings that are not the default."""
     server_gap: dict[str, float] = field(default_factory=dict)
     """For the log: how far the servers' log-probs are from the trainer's; {} without servers."""
     seconds: float = 0.0
@@ -80,36 +85,72 @@ class Collector:
         """Plays the episodes of one update with a given policy, which is closed; else like `collect`."""
         began = time.monotonic()
         with self._unless_servers_are_lost(f"update {update + 1}"):
-            pairs = self._play_batch(actor, update, stage, factor)
-            played = [run for run, _ in pairs]
+            pairs, replaced = self._play_informative(actor, update, stage, factor)
+            played = [run for run, _ in pairs] + replaced
             self._require_servers(played)
-            usable = [
-                (run, first) for run, first in pairs if not run.broken and any(t.reply.ids for t in run.turns[first:])
-            ]
+            usable = [(run, first) for run, first in pairs if _is_usable(run, first)]
             if not usable:
                 raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
-            learned = [
-                adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards)
-                for run, first in usable
-            ]
-            batch = Collected(
-                played,
-                learned,
-                final_prompts=[
-                    actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable
-                ],
-                ended=[run for run, _ in usable if not self._continues(run)],
-            )
+            batch = self._collected(actor, update, usable, played, replaced)
             actor.close()  # the update needs the memory of the rollout
-            batch.server_gap = self.server_gap(actor, learned, self.recipe.acting.temperature)
+            batch.server_gap = self.server_gap(actor, batch.learned, self.recipe.acting.temperature)
         batch.seconds = time.monotonic() - began
         return batch
+
+    def _collected(
+        self,
+        actor: Actor,
+        update: int,
+        usable: Sequence[tuple[Trajectory, int]],
+        played: list[Trajectory],
+        replaced: Sequence[Trajectory],
+    ) -> Collected:
+        """Returns what an update learns from; each usable episode comes with its first new turn."""
+        usable_replaced = [run for run in replaced if _is_usable(run, 0)]
+        log: dict[str, float] = {}
+        if self.recipe.config.resampling_rounds:
+            log["resampled"] = len(replaced)
+        if self.recipe.turn_limits:
+            log["turn_limit"] = self.recipe.turn_limit(update)
+        return Collected(
+            played,
+            learned=[
+                adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards)
+                for run, first in usable
+            ],
+            final_prompts=[actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable],
+            ended=[run for run, _ in usable if not self._continues(run)] + usable_replaced,
+            resampled=len(usable_replaced),
+            log=log,
+        )
 
     def _continues(self, run: Trajectory) -> bool:
         return bool(self.streams) and fixed_turns.unfinished(run, self.recipe.max_turns)
 
-    def _play_batch(self, actor: Actor, update: int, stage: int, factor: int = 1) -> list[tuple[Trajectory, int]]:
-        """Plays the episodes of an update; returns each with the number of its first new turn."""
+    def _play_informative(
+        self, actor: Actor, update: int, stage: int, factor: int
+    ) -> tuple[list[tuple[Trajectory, int]], list[Trajectory]]:
+        """Plays the episodes of an update and, if the recipe says so, replaces groups whose episodes
+        all earned the same. Returns what `_play_batch` does, and the replaced episodes."""
+        pairs = self._play_batch(actor, update, stage, factor)
+        rounds, size = self.recipe.config.resampling_rounds, self.recipe.config.episodes_per_group
+        if not rounds:
+            return pairs, []
+
+        def score(run: Trajectory) -> float | None:
+            return adjusted(run, self.recipe.rewards).total_reward if _is_usable(run, 0) else None
+
+        def play(number: int, groups: int) -> list[Trajectory]:
+            return [run for run, _ in self._play_batch(actor, update, stage, factor, number, groups)]
+
+        kept, replaced = replace_flat_groups([run for run, _ in pairs], size, rounds, score, play)
+        return sorted(((run, 0) for run in kept), key=lambda pair: pair[0].episode.key), replaced
+
+    def _play_batch(
+        self, actor: Actor, update: int, stage: int, factor: int = 1, extra: int = 0, groups: int | None = None
+    ) -> list[tuple[Trajectory, int]]:
+        """Plays the episodes of an update, or of an extra rollout (`GameSampler.batch`); returns each
+        with the number of its first new turn."""
 
         def play(episodes: Sequence[Episode], policy: Any, limit: Any = None) -> list[Trajectory]:
             runs = []
@@ -125,7 +166,8 @@ class Collector:
             turns, max_turns = factor * self.recipe.turns, self.recipe.max_turns
             pairs = fixed_turns.collect(self.streams, turns, max_turns, next_episode, play, actor)
         else:
-            pairs = [(run, 0) for run in play(self.sampler.batch(update, stage, factor), actor)]
+            episodes = self.sampler.batch(update, stage, factor, extra, groups)
+            pairs = [(run, 0) for run in play(episodes, actor, self.recipe.turn_limit(update))]
         return sorted(pairs, key=lambda pair: pair[0].episode.key)
 
     def demonstrations(self) -> list[dict[str, Any]]:
@@ -214,6 +256,11 @@ class Collector:
         if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
         return {"server_gap": server_gap(self.recipe, actor.model, runs, temperature)}
+
+
+def _is_usable(run: Trajectory, first: int) -> bool:
+    """Returns True if an update can learn from the episode's turns from `first` on."""
+    return not run.broken and any(turn.reply.ids for turn in run.turns[first:])
 
 
 def _why_nothing_was_sampled(runs: Sequence[Trajectory]) -> str:

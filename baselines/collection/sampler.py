@@ -58,16 +58,23 @@ class GameSampler:
         knobs = registry.overrides(task, dict(self.recipe.knobs))
         return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
 
-    def batch(self, update: int, stage: int, factor: int = 1) -> list[Episode]:
+    def batch(
+        self, update: int, stage: int, factor: int = 1, extra: int = 0, groups: int | None = None
+    ) -> list[Episode]:
         """Returns the episodes of an update, or `factor` times as many: groups that play one game each,
-        every attempt with its own sampling seed."""
+        every attempt with its own sampling seed.
+
+        `extra` counts the rollouts of this update before (`collection.resampling`); `groups` is the
+        number of groups, by default those of a whole batch.
+        """
         recipe = self.recipe
         size = recipe.config.episodes_per_group
-        rng = np.random.default_rng([recipe.seed, update])
+        rollouts = 1 + recipe.config.resampling_rounds
+        rng = np.random.default_rng([recipe.seed, update, extra] if extra else [recipe.seed, update])
         episodes = []
-        for group in range(factor * recipe.episodes // size):
+        for group in range(factor * recipe.episodes // size if groups is None else groups):
             config, seed = self._draw(rng, stage)
-            first = (update * recipe.episodes) + group * size
+            first = (update * rollouts + extra) * recipe.episodes + group * size
             episodes += [Episode(config.task, knobs_json(config.knobs), seed, first + k) for k in range(size)]
         return episodes
 

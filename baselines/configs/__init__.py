@@ -7,21 +7,25 @@ The package imports no torch, so that a bad recipe is rejected before anything s
 from __future__ import annotations
 
 from baselines.configs.actor_critic import NTPO, POAD, PPO, TWOSOME, DualGAE, Rates
-from baselines.configs.groups import GRPO, RLOO, GiGPO, GroupConfig
+from baselines.configs.groups import GAGPO, GRPO, HGPO, RLOO, SPA, GiGPO, GraphGPO, GroupConfig
 from baselines.configs.model import ModelConfig, SFTConfig
 from baselines.configs.update import SFT, UpdateConfig
 
 __all__ = [
     "CONFIGS",
+    "GAGPO",
     "GRPO",
+    "HGPO",
     "NTPO",
     "POAD",
     "PPO",
     "RLOO",
     "SFT",
+    "SPA",
     "TWOSOME",
     "DualGAE",
     "GiGPO",
+    "GraphGPO",
     "GroupConfig",
     "ModelConfig",
     "Rates",
@@ -39,5 +43,9 @@ CONFIGS: dict[str, type[UpdateConfig]] = {
     "grpo": GRPO,
     "rloo": RLOO,
     "gigpo": GiGPO,
+    "hgpo": HGPO,
+    "graphgpo": GraphGPO,
+    "gagpo": GAGPO,
+    "spa": SPA,
 }
 """Settings of each algorithm."""

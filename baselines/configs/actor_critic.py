@@ -161,6 +161,7 @@ class TWOSOME(PPO):
         for key, value, unused in (
             ("kl_coef", self.kl_coef, 0.0),
             ("aggregation", self.aggregation, "token-mean"),
+            ("ratio", self.ratio, "token"),
         ):
             if value != unused:
                 raise UsageError(

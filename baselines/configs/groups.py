@@ -1,14 +1,16 @@
-"""Settings of the algorithms that compare the episodes of one game: GRPO, RLOO and GiGPO."""
+"""Settings of the algorithms that compare the episodes of one game."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from baselines.configs.ranges import AdvantageScope, Aggregation, Count, NonNegative, Range, Share
+from baselines.configs.ranges import AdvantageScope, Aggregation, Count, Natural, NonNegative, Range, Share
 from baselines.configs.update import UpdateConfig
 from envsuite.errors import UsageError
 from envsuite.types import Shaping
+
+TURN_CREDIT = "baselines.algorithms.turn_credit"
 
 
 @dataclass(frozen=True)
@@ -23,15 +25,27 @@ class GroupConfig(UpdateConfig):
     """Discount of the return-to-go."""
     normalise: AdvantageScope = "none"
     kl_coef: NonNegative = 0.001
+    resample: Natural = 0
+    """Extra rollouts per update in which groups whose episodes all earned the same are replaced by
+    other games (DAPO's dynamic sampling); 0: such groups stay."""
 
     @property
     def episodes_per_group(self) -> int:
         return self.group_size
 
+    @property
+    def resampling_rounds(self) -> int:
+        return self.resample
+
     def validate(self, recipe: Any) -> None:
         super().validate(recipe)
         if recipe.episodes % self.group_size:
             raise UsageError(f"episodes = {recipe.episodes} is not a whole number of groups of {self.group_size}.")
+        if self.resample and self.group_size == 1:
+            raise UsageError(
+                f"config.resample = {self.resample} replaces groups that earned the same, and config.group_size = 1 "
+                "compares nothing: set group_size to 2 or more, or leave resample out."
+            )
         if recipe.turns:
             raise UsageError(
                 f"{recipe.algorithm} compares whole episodes, and turns = {recipe.turns} cuts them: leave turns out."
@@ -91,3 +105,82 @@ class GiGPO(GroupConfig):
         """Returns None unless both advantages, of the episode's sum and of the return-to-go, use
         one discount."""
         return Shaping(1.0) if self.gamma == 1 or not self.omega else None
+
+
+@dataclass(frozen=True)
+class HGPO(GroupConfig):
+    """Hierarchy-of-groups policy optimisation: turns compared by observation and by history."""
+
+    package: ClassVar[str] = TURN_CREDIT
+
+    gamma: Share = 0.95
+    """Discount of the return-to-go by which turns are compared."""
+    history: Natural = 2
+    """Most earlier observations that compared turns must share; 0: the present observation alone."""
+    alpha: NonNegative = 1.0
+    """Exponent of the weights: a level with k earlier observations weighs (k + 1)**alpha."""
+    std: bool = True
+    """Divide by the standard deviation of the turns that are compared."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma)
+
+
+@dataclass(frozen=True)
+class GraphGPO(GroupConfig):
+    """Graph-based group policy optimisation: turns compared by their distance to the goal."""
+
+    package: ClassVar[str] = TURN_CREDIT
+
+    decay: Share = 0.1
+    """Factor of a turn's step reward per transition between its next state and the goal."""
+    episode_weight: NonNegative = 1.0
+    graph_weight: NonNegative = 1.0
+    merge: bool = False
+    """Average the episode advantages over equal transitions of a group (SALT)."""
+    std: bool = True
+    """Divide by the standard deviation of the group and of the turns with the same state."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class GAGPO(GroupConfig):
+    """Generalised advantages from values that are means over a group's turns with the same state."""
+
+    package: ClassVar[str] = TURN_CREDIT
+
+    gamma: Share = 0.95
+    """Discount of the values and of the advantages."""
+    lam: Share = 0.95
+    """Decay of the trace of the advantages."""
+    std: bool = True
+    """Divide by the standard deviation of all turns of the group."""
+    ratio: Literal["token", "turn"] = "turn"
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma)
+
+
+@dataclass(frozen=True)
+class SPA(GroupConfig):
+    """Stepwise progress attribution: the outcome is redistributed over turns by an estimator, the
+    model's critic."""
+
+    needs_critic: ClassVar[bool] = True
+    package: ClassVar[str] = TURN_CREDIT
+
+    contribution: NonNegative = 1.0
+    """Weight of the estimated contribution in a turn's reward."""
+    grounding: NonNegative = 0.5
+    """Reward of a turn that the environment executed."""
+    estimator_epochs: Count = 1
+    """Steps of the estimator per update."""
+    estimator_warmup: Natural = 0
+    """First updates, in which only the estimator learns."""
+    std: bool = True
+    """Divide by the standard deviation of the group's returns at the same turn."""

@@ -26,6 +26,8 @@ class UpdateConfig:
 
     needs_critic: ClassVar[bool] = False
     compares_groups: ClassVar[bool] = False
+    package: ClassVar[str] = "baselines.algorithms"
+    """Package of the algorithm's module."""
 
     learning_rate: NonNegative = 1e-6
     critic_learning_rate: NonNegative = 1e-5
@@ -41,6 +43,8 @@ class UpdateConfig:
     micro_rows: Natural = 0
     """Rows per forward pass, with gradients accumulated over a minibatch; 0: all rows of the
     minibatch."""
+    ratio: Literal["token", "turn"] = "token"
+    """Ratio that is clipped: each token's own, or the geometric mean over the tokens of its reply."""
     clip_low: Share = 0.2
     clip_high: NonNegative = 0.2
     dual_clip: NonNegative = 0.0
@@ -88,6 +92,11 @@ class UpdateConfig:
     def episodes_per_group(self) -> int:
         """Episodes of one game that are compared with each other; 1 where nothing is compared."""
         return 1
+
+    @property
+    def resampling_rounds(self) -> int:
+        """Times that groups which teach nothing are replaced by other games in one update."""
+        return 0
 
     @property
     def trains_target_critic(self) -> bool:

@@ -55,6 +55,15 @@ def clipped_surrogate(
     return loss, clipped > plain
 
 
+def turn_means(x: Tensor, turns: Tensor, mask: Tensor) -> Tensor:
+    """Replaces each valid entry by the mean over the entries of its turn; others get 0. `turns`
+    numbers the turn of each entry. [B, L] -> [B, L]"""
+    numbers, index = turns[mask].unique(return_inverse=True)
+    total = x.new_zeros(len(numbers)).index_add(0, index, x[mask])
+    counts = torch.bincount(index, minlength=len(numbers)).to(x.dtype)
+    return torch.zeros_like(x).masked_scatter(mask, (total / counts)[index])
+
+
 def truncated_importance(proximal: Tensor, behaviour: Tensor, cap: float) -> tuple[Tensor, Tensor]:
     """Returns min(proximal / behaviour, cap) per element of two log-probs, and where `cap` was
     active. All of one shape.

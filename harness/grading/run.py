@@ -12,6 +12,7 @@ Errors of the infrastructure are tried again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -114,11 +115,16 @@ def _graded(
 
     for number in range(min(workers, len(predictions))):  # the work is in other processes: threads suffice
         threading.Thread(target=work, name=f"envsuite-grade-{number}", daemon=True).start()
-    for _ in predictions:
-        graded = done.get()
-        if isinstance(graded, BaseException):
-            raise graded
-        yield graded
+    try:
+        for _ in predictions:
+            graded = done.get()
+            if isinstance(graded, BaseException):
+                raise graded
+            yield graded
+    finally:  # after Ctrl-C or an error, no thread begins another patch, whose sandbox nobody would end
+        with contextlib.suppress(queue.Empty):
+            while True:
+                todo.get_nowait()
 
 
 def _hash(text: str) -> str:

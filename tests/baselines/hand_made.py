@@ -187,7 +187,11 @@ def policy_loss(
     pairs = [sampled(lm, turn) for turn in turns(runs)]
     new, entropy = (torch.cat([pair[k] for pair in pairs]) for k in range(2))
     a = torch.tensor(advantage, dtype=torch.float64)
-    ratio = (new - old_logprobs(runs)).exp()
+    change = new - old_logprobs(runs)
+    if config.ratio == "turn":
+        replies = change.split([len(turn.reply.ids) for turn in turns(runs)])
+        change = torch.cat([reply.mean().expand(len(reply)) for reply in replies])
+    ratio = change.exp()
     gain = torch.minimum(a * ratio, a * ratio.clamp(1 - config.clip_low, 1 + config.clip_high))
     if config.dual_clip:
         gain = torch.where(a < 0, torch.maximum(gain, config.dual_clip * a), gain)

@@ -17,8 +17,20 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines import configs  # noqa: E402
-from baselines.algorithms import actor_critic, dual_gae, gigpo, grpo, ntpo, poad, ppo, rloo, sft, twosome  # noqa: E402
+from baselines.algorithms import (  # noqa: E402
+    actor_critic,
+    dual_gae,
+    gigpo,
+    grpo,
+    ntpo,
+    poad,
+    ppo,
+    rloo,
+    sft,
+    twosome,
+)
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
+from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.networks import prefix_sharing  # noqa: E402
 from baselines.networks.model import Model  # noqa: E402
@@ -319,11 +331,12 @@ def test_twosome(normalisation, normalise):
 # -----------------------------------------------------------------------------------------------------
 
 
-def check_group_method(algorithm, config, advantages_of):
+def check_group_method(algorithm, config, advantages_of, plays=GROUPS, prepare=lambda runs: None):
     """One update of a method without a critic; `advantages_of` maps rewards [E][T] to advantages
-    [E][T]."""
+    [E][T], and `prepare` changes the episodes before it."""
     model = hand.tiny_model(reference=True)
-    runs = hand.trajectories(model, GROUPS)
+    runs = hand.trajectories(model, plays)
+    prepare(runs)
     behind = hand.frozen_copy(model.reference.frozen)
     rewards = [[turn.reward for turn in run.turns] for run in runs]
     if config.kl_in == "reward":
@@ -336,6 +349,16 @@ def check_group_method(algorithm, config, advantages_of):
 
 
 OWNERS = [play.seed for play in GROUPS]
+PAST_GROUPS = [
+    Play([[4, 6], [5, 1, 8], [9]], [0.3, 1.0, -0.2], "aba", 0, 0),
+    Play([[9], [2, 10, 6], [7, 3]], [-0.2, 0.5, 0.4], "abb", 0, 1),
+    Play([[12, 1, 4, 8], [3], [6, 1]], [0.0, -0.7, 0.8], "aba", 0, 2),
+    Play([[5, 5, 2], [10]], [0.6, 0.35], "ca", 1, 0),
+    Play([[1, 7], [11, 3]], [-0.1, 0.25], "ba", 1, 1),
+    Play([[8], [6, 6, 4]], [0.9, 0.15], "ba", 1, 2),
+]
+"""pasts of one and two turns that occur again, and turns whose observation alone does"""
+PASTS = [list(play.seen) for play in PAST_GROUPS]
 GROUP = {"group_size": 3, "kl_coef": 0.2, **OPEN}
 
 
@@ -404,6 +427,108 @@ def test_gigpo_logs_the_share_of_turns_whose_anchor_occurs_again_in_their_group(
     generator = torch.Generator().manual_seed(0)
     log = gigpo.update(UpdateInput(model, Optimisers(model, config), runs, config, generator, (), step=0))
     assert log["shared_anchors"] == pytest.approx(10 / 12)
+
+
+@pytest.mark.parametrize("kl_in", ["loss", "reward"])
+@pytest.mark.parametrize("std", [True, False])
+@pytest.mark.parametrize("history", [0, 1, 3])
+def test_hgpo(history, std, kl_in):
+    config = configs.HGPO(gamma=0.6, history=history, alpha=1.7, std=std, kl_in=kl_in, **GROUP)
+    scored = lambda rewards: formulas.hierarchy_of_groups(rewards, PASTS, OWNERS, 0.6, history, 1.7, std)
+    check_group_method(hgpo, config, scored, PAST_GROUPS)
+
+
+COMMANDS_DONE = [
+    ["go", "open", "take"],
+    ["go", "look", "open"],
+    ["go", "open", "wait"],
+    ["x", "y"],
+    ["z", "y"],
+    ["z", "w"],
+]
+FINAL = [None, "b", "d", "c", None, "a"]
+"""commands and last states of PAST_GROUPS; None: the goal"""
+
+
+def in_a_graph(runs):
+    for run, commands, final in zip(runs, COMMANDS_DONE, FINAL, strict=True):
+        run.success, run.final_observation = final is None, final or "Won."
+        for turn, command in zip(run.turns, commands, strict=True):
+            turn.commands = (command,)
+
+
+@pytest.mark.parametrize(("episode", "graph"), [(0.7, 1.3), (1.0, 0.0), (0.0, 1.0)])
+@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize("std", [True, False])
+def test_graphgpo(std, merge, episode, graph):
+    config = configs.GraphGPO(
+        decay=0.4, episode_weight=episode, graph_weight=graph, merge=merge, std=std, kl_in="reward", **GROUP
+    )
+    transitions = [
+        list(zip(states, [(command,) for command in commands], [*states[1:], final], strict=True))
+        for states, commands, final in zip(PASTS, COMMANDS_DONE, FINAL, strict=True)
+    ]
+    scored = lambda rewards: formulas.graph_credit(rewards, transitions, OWNERS, 0.4, (episode, graph), merge, std)
+    check_group_method(graphgpo, config, scored, PAST_GROUPS, in_a_graph)
+
+
+@pytest.mark.parametrize("ratio", ["token", "turn"])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("std", [True, False])
+def test_gagpo(std, whole, ratio):
+    config = configs.GAGPO(gamma=0.6, lam=0.8, std=std, whole=whole, ratio=ratio, kl_in="reward", **GROUP)
+    scored = lambda rewards: formulas.grouped_temporal(rewards, PASTS, OWNERS, 0.6, 0.8, std)
+    check_group_method(gagpo, config, scored, PAST_GROUPS)
+
+
+def test_the_ratio_of_a_reply_in_micro_batches():
+    config = configs.GAGPO(gamma=0.6, lam=0.8, micro_rows=2, **GROUP)
+    scored = lambda rewards: formulas.grouped_temporal(rewards, PASTS, OWNERS, 0.6, 0.8, True)
+    check_group_method(gagpo, config, scored, PAST_GROUPS)
+
+
+@pytest.mark.parametrize("micro_rows", [0, 2])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("std", [True, False])
+def test_spa(std, whole, micro_rows):
+    """The actor learns from redistributed rewards, the estimator from the outcomes."""
+    model = hand.tiny_model("own", reference=True)
+    runs = hand.trajectories(model, GROUPS)
+    for k, turn in enumerate(hand.turns(runs)):
+        turn.fault = "invalid" if k % 3 == 1 else ""
+    behind = hand.frozen_copy(model.reference.frozen)
+    config = configs.SPA(
+        gamma=0.8, contribution=1.3, grounding=0.4, std=std, whole=whole, micro_rows=micro_rows, **GROUP
+    )
+
+    def contribution(turn):
+        """What the critic makes of the last token of a reply."""
+        ids = torch.tensor([[*turn.reply.prompt_ids, *turn.reply.ids]])
+        hidden = model.critic.trunk(input_ids=ids).last_hidden_state[0, -1]
+        return hidden @ model.critic.head[-1].weight[0].double()
+
+    parts = [[contribution(turn) for turn in run.turns] for run in runs]
+    paid = [
+        [1.3 * c.item() + 0.4 * (not turn.fault) for c, turn in zip(row, run.turns, strict=True)]
+        for row, run in zip(parts, runs, strict=True)
+    ]
+    advantage = formulas.per_turn(paid, OWNERS, 0.8, "grpo_std" if std else "grpo_mean")
+    loss = hand.policy_loss(model.lm, runs, per_token(advantage, runs), config, behind)
+    expected = hand.gradient(loss, model.actor_parameters())
+    error = sum((sum(row) - run.total_reward) ** 2 for row, run in zip(parts, runs, strict=True)) / len(runs)
+    expected_estimator = hand.gradient(error, model.critic_parameters())
+    actor, estimator = updated(spa, model, runs, config)
+    hand.agree(actor, expected)
+    hand.agree(estimator, expected_estimator)
+
+
+def test_spa_trains_the_estimator_alone_while_it_warms_up():
+    model = hand.tiny_model("own", reference=True)
+    runs = hand.trajectories(model, GROUPS)
+    config = configs.SPA(estimator_warmup=1, **GROUP)
+    for step, learns in ((0, False), (1, True)):
+        actor, estimator = updated(spa, model, runs, config, step=step)
+        assert estimator.norm() > 0 and bool(actor.norm() > 0) == learns
 
 
 # ---- on demonstrations

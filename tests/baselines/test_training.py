@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import cli  # noqa: E402
+from baselines import cli, configs  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms import actor_critic, grpo, poad, policy_step, ppo, rloo, twosome  # noqa: E402
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
@@ -215,7 +215,7 @@ def test_a_recipe_with_a_fault_is_refused_by_name(table, message):
 def recipe(folder, algorithm, **changes):
     table = {
         "algorithm": algorithm,
-        "model": {"name": str(folder), "critic": "none" if algorithm in ("grpo", "rloo", "gigpo") else "own"},
+        "model": {"name": str(folder), "critic": "own" if configs.CONFIGS[algorithm].needs_critic else "none"},
         "tasks": ["Signpost-v0"],
         "updates": 3,
         "episodes": 16,
@@ -231,7 +231,10 @@ def recipe(folder, algorithm, **changes):
     return recipes.parse(table)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "ntpo", "poad", "twosome", "dual_gae", "grpo", "rloo", "gigpo"])
+@pytest.mark.parametrize(
+    "algorithm",
+    ["ppo", "ntpo", "poad", "twosome", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo", "spa"],
+)
 def test_every_algorithm_takes_its_steps_and_leaves_a_model_that_loads(folder, tmp_path, algorithm):
     config = {"learning_rate": 1e-3, **({"critic_warmup": 1} if algorithm == "dual_gae" else {})}
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}

@@ -138,6 +138,10 @@ SHAPED = {"model": {"name": "gpt2-tiny"}, "tasks": ["Overcooked-tomato_salad-v0"
         ("poad", {"gamma": 0.98, "smdp": True}, (0.98, "step")),
         ("grpo", {}, (1.0, "command")),
         ("rloo", {"per_turn": True, "gamma": 0.9}, (0.9, "command")),
+        ("hgpo", {"gamma": 0.8}, (0.8, "command")),
+        ("graphgpo", {}, (1.0, "command")),
+        ("gagpo", {"gamma": 0.8}, (0.8, "command")),
+        ("spa", {}, (1.0, "command")),
     ],
 )
 def test_shaped_rewards_use_the_discount_of_the_algorithm_and_no_other(algorithm, config, discount):

@@ -198,10 +198,9 @@ def test_a_batch_in_which_nothing_was_to_decide_leaves_the_actor_alone(folder):
 
 
 def recipe(folder, algorithm="poad", **changes):
-    groups = algorithm in ("grpo", "rloo", "gigpo")
     table = {
         "algorithm": algorithm,
-        "model": {"name": str(folder), "critic": "none" if groups else "own"},
+        "model": {"name": str(folder), "critic": "own" if configs.CONFIGS[algorithm].needs_critic else "none"},
         "tasks": ["Paths-v0"],
         "updates": 1,
         "episodes": 8,
@@ -220,7 +219,9 @@ def lines(folder, kind):
     return [row for row in rows if row["kind"] == kind]
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo"])
+@pytest.mark.parametrize(
+    "algorithm", ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo", "spa"]
+)
 def test_every_algorithm_with_a_ratio_per_token_begins_at_ratio_one(folder, tmp_path, algorithm):
     TrainingRun(recipe(folder, algorithm), tmp_path / "run").train()
     (update,) = lines(tmp_path / "run", "update")

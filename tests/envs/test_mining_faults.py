@@ -62,6 +62,17 @@ def test_a_pair_that_times_out_is_repeated_once_and_then_has_a_result(archives, 
     assert [result.reason for result in journal.results] == ["the suite takes more than 0.5 s"]
 
 
+def test_a_package_of_which_three_pairs_time_out_has_a_row_with_that_reason(tmp_path):
+    for number in range(4):
+        slow = TESTS.replace("def test_label", f"import time\n\ntime.sleep(9)  # {number}\n\n\ndef test_label")
+        write_sdist(tmp_path, f"1.{number}", OLD + f"# {number}\n", slow, NOTES)
+    plan = miner.MiningPlan(["tiny"], archives=tmp_path, suite_seconds=0.2)
+    journal = miner.mine(plan, tmp_path / "mined")
+    assert [result.reason for result in journal.results] == ["given up after 3 pairs that timed out"]
+    (row,) = miner.yields(journal.results)
+    assert (row["package"], row["kept"]) == ("tiny", 0)
+
+
 def test_a_reason_names_its_cause_and_a_package_of_which_no_test_runs_is_given_up(tmp_path):
     for number in range(6):
         tests = TESTS.replace("from tiny", f"import nosuch{number}\nfrom tiny")

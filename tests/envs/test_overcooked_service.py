@@ -1,6 +1,6 @@
 """Overcooked, version 1: rules, kept kitchens, splits, players, rewards, texts and snapshots."""
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -55,6 +55,14 @@ def test_a_dish_is_chopped_grilled_gathered_and_served():
     service = small(rules=Rules(chops=2, cooking=4, burning=30))
     state = play(service, (CRATE, 1), STOVE, (CRATE, 0), BOARD, BOARD, RACK, BOARD, STOVE, HATCH)
     assert state.served == 1 and state.hand == NOTHING and set(state.slots) == {NOTHING}
+
+
+def test_an_order_served_too_late_by_a_use_is_late():
+    service = small(Order(CHOPPED_TOMATO))
+    state = play(service, (CRATE, 0), BOARD, BOARD, RACK, BOARD)
+    served = service.perform(state, station(service, HATCH))
+    for deadline, late in ((served.time, False), (served.time - 1, True)):
+        assert Service(service.layout, [Order(CHOPPED_TOMATO, deadline)], RULES).served_late(state, served) is late
 
 
 def test_the_hatch_takes_only_the_exact_dish():
@@ -126,7 +134,8 @@ def test_a_kept_kitchen_is_won_by_its_plan_and_by_no_greedy_cook_and_no_script(l
         env.reset(seed=seed)
         service, deadlines = env.service, [order.deadline for order in env.service.orders]
         assert all(time <= end for time, end in zip(serving_times(service, env.plan), deadlines, strict=True))
-        for times in (play_greedy(service), *(serving_times(service, uses) for uses in scripts(service))):
+        greedy = [play_greedy(service, sequence) for sequence in permutations(range(len(service.orders)))]
+        for times in (*greedy, *(serving_times(service, uses) for uses in scripts(service))):
             assert any(time > end for time, end in zip(times, deadlines, strict=True))
 
 

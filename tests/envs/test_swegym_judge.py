@@ -13,6 +13,8 @@ from envsuite.envs.swegym import sabotage, tampering
 from envsuite.envs.swegym.generated import packages, tasks
 from envsuite.envs.swegym.problems import GeneratedProblem
 from envsuite.envs.swegym.published import problem as published
+from envsuite.envs.swegym.published import runs
+from envsuite.errors import DataError
 from envsuite.sandbox import drivers
 from tests.envs import little
 
@@ -116,7 +118,7 @@ def test_tests_that_passed_by_being_skipped_or_expected_to_fail_did_so_before(pr
 
 
 def run_plain(first, changes):
-    with first._bench(60) as session:
+    with first.bench(60) as session:
         return first.run_tests(session, changes)
 
 
@@ -141,9 +143,9 @@ def test_an_honest_patch_may_speak_of_expected_failures_and_one_that_brings_them
     honest = {**first.gold(), "NEWS.md": b"xfail is gone\n"}
     honest["calc.py"] += b"\n# it was an xfail once\n"
     assert first.judge(honest, 60).resolved
-    first._files["calc.py"] += b"\nKINDS = ('xfail', 'skip')\n"  # as the repository had it all along
+    first.tree()["calc.py"] += b"\nKINDS = ('xfail', 'skip')\n"  # as the repository had it all along
     assert first.judge({"calc.py": first.gold()["calc.py"] + b"\nKINDS = ('xfail',)\n"}, 60).resolved
-    first._files["calc.py"] = little.CODE.encode()
+    first.tree()["calc.py"] = little.CODE.encode()
     code = b"import pytest\n\ndef double(x):\n    pytest.xfail('no') if x else None\n    return x\n"
     assert first.judge({"calc.py": code}, 60).fault == "expects_failure"
 
@@ -159,8 +161,8 @@ def test_each_way_to_apply_the_held_out_tests_begins_where_the_one_before_began(
     log, code, fault = run_plain(first, first.gold())
     assert (code, fault) == (0, ""), log
     assert "2 passed" in log
-    with first._bench(60) as session:
-        first._apply(session, {}, True)
+    with first.bench(60) as session:
+        first.apply(session, {}, True)
         assert session.run("cat tests/test_calc.py").stdout.count(b"# a word") == 1
         assert b".rej" not in session.run("ls tests").stdout
 
@@ -169,8 +171,8 @@ def test_the_patch_of_a_record_reaches_no_file_outside_the_repository(tmp_path):
     (tmp_path / "repo").mkdir()
     (tmp_path / "secret").write_text("x\n")
     patch = "diff --git a/../secret b/../secret\n--- a/../secret\n+++ b/../secret\n@@ -1 +1 @@\n-x\n+y\n"
-    with pytest.raises(published.DataError, match=r"'\.\./secret', which is not in the repository"):
-        published.changes_of(patch, tmp_path / "repo")
+    with pytest.raises(DataError, match=r"'\.\./secret', which is not in the repository"):
+        runs.changes_of(patch, tmp_path / "repo")
 
 
 # ---- what is sabotaged ----------------------------------------------------------------------------------------------

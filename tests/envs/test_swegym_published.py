@@ -7,6 +7,7 @@ import pytest
 
 from envsuite import gold, registry
 from envsuite.envs.swegym.published import problem as published
+from envsuite.envs.swegym.published import runs
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import docker, drivers
 from tests.conftest import need_driver
@@ -184,7 +185,7 @@ def test_a_patch_of_a_record_is_applied_to_copies_and_one_that_does_not_fit_is_r
         "diff --git a/new/b.py b/new/b.py\nnew file mode 100644\n--- /dev/null\n+++ b/new/b.py\n@@ -0,0 +1 @@\n+b\n"
         "diff --git a/gone.py b/gone.py\ndeleted file mode 100644\n--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
     )
-    assert published.changes_of(patch, tmp_path) == {"a.py": b"one\nTWO\n", "new/b.py": b"b\n", "gone.py": None}
+    assert runs.changes_of(patch, tmp_path) == {"a.py": b"one\nTWO\n", "new/b.py": b"b\n", "gone.py": None}
     assert (tmp_path / "a.py").read_text() == "one\ntwo\n"
     with pytest.raises(DataError, match="does not apply"):
-        published.changes_of(patch.replace("-two", "-three"), tmp_path)
+        runs.changes_of(patch.replace("-two", "-three"), tmp_path)

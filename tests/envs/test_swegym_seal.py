@@ -73,7 +73,7 @@ SHOWS = "import os\n\ndef test_shows():\n    print(sorted(os.environ.items()))\n
 def test_tests_find_the_environment_of_the_recipe_and_only_selected_ones_run(problem):
     first = problem()
     logs = {}
-    with first._bench(60) as session:
+    with first.bench(60) as session:
         for first.sealed in (True, False):
             session.reset()
             logs[first.sealed], code, fault = first.run_tests(

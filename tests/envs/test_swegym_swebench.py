@@ -170,7 +170,7 @@ def test_on_the_logs_of_real_instances_reports_agree(shared, tmp_path, instance,
     record, seen = problem.record, []
     broken = dict.fromkeys(problem.gold_files, b"raise ImportError('broken')\n")
     for name, changes in (("gold", problem.gold()), ("nothing", {}), ("broken", broken)):
-        with problem._bench(600) as session:
+        with problem.bench(600) as session:
             log, code, fault = problem.run_tests(session, changes)
         assert not fault
         for kind, text in (

@@ -162,6 +162,103 @@ def group_in_group(
     return episode, step, total
 
 
+def hierarchy_of_groups(
+    rewards: Sequence[Sequence[float]],
+    states: Sequence[Sequence[Hashable]],
+    groups: Sequence[Hashable],
+    gamma: float,
+    history: int,
+    alpha: float,
+    scaled: bool,
+) -> Ragged:
+    """HGPO's advantages: for each turn the weighted mean of its standing at each length of shared history."""
+    returns = [returns_to_go(row, gamma) for row in rewards]
+
+    def peers(i: int, t: int, k: int) -> list[float]:
+        """Returns-to-go of the turns whose last k + 1 states are those of turn t of episode i."""
+        past = list(states[i][t - k : t + 1])
+        places = [(j, u) for j, row in enumerate(states) for u in range(k, len(row)) if groups[j] == groups[i]]
+        return [returns[j][u] for j, u in places if list(states[j][u - k : u + 1]) == past]
+
+    result = []
+    for i, row in enumerate(returns):
+        line = []
+        for t, value in enumerate(row):
+            terms = []
+            for k in range(min(history, t) + 1):
+                others = peers(i, t, k)
+                if len(others) > 1:
+                    deviation = np.std(others, ddof=1) + 1e-6 if scaled else 1.0
+                    terms.append(((1 + k) ** alpha, (value - np.mean(others)) / deviation))
+            line.append(float(sum(w * a for w, a in terms) / sum(w for w, _ in terms)) if terms else 0.0)
+        result.append(line)
+    return result
+
+
+def graph_credit(
+    rewards: Sequence[Sequence[float]],
+    transitions: Sequence[Sequence[tuple[str, Hashable, str | None]]],
+    groups: Sequence[Hashable],
+    decay: float,
+    weights: tuple[float, float],
+    merge: bool,
+    scaled: bool,
+) -> Ragged:
+    """GraphGPO's advantages, with SALT's means over equal transitions if `merge`. The goal is the state None;
+    `weights` are those of the episode and of the graph."""
+    scores = normalised([sum(row) for row in rewards], groups, scaled)
+    result = []
+    for i, row in enumerate(transitions):
+        inside = [j for j, g in enumerate(groups) if g == groups[i]]
+        edges = [(j, *edge) for j in inside for edge in transitions[j]]
+        distance: dict[str | None, float] = {None: 0.0}
+        for _ in edges:  # a shortest path has at most this many edges
+            for _, state, _, after in edges:
+                if after in distance:
+                    distance[state] = min(distance.get(state, np.inf), distance[after] + 1)
+        farthest = max(distance.values())
+        paid = {s: 10 * decay ** (distance.get(s, farthest + 1) + 1) for _, _, _, s in edges}
+        line = []
+        for state, command, after in row:
+            peers = [paid[s] for _, other, _, s in edges if other == state]
+            scale = np.std(peers, ddof=1) + 1e-6 if scaled and len(peers) > 1 else 1.0
+            of_graph = (paid[after] - np.mean(peers)) / scale if len(peers) > 1 else 0.0
+            equal = [scores[j] for j, *edge in edges if edge == [state, command, after]]
+            of_episode = np.mean(equal) if merge else scores[i]
+            line.append(float(weights[0] * of_episode + weights[1] * of_graph))
+        result.append(line)
+    return result
+
+
+def grouped_temporal(
+    rewards: Sequence[Sequence[float]],
+    states: Sequence[Sequence[Hashable]],
+    groups: Sequence[Hashable],
+    gamma: float,
+    lam: float,
+    scaled: bool,
+) -> Ragged:
+    """GAGPO's advantages: sums of differences of values that are means over a group's turns with the same state."""
+    returns = [returns_to_go(row, gamma) for row in rewards]
+
+    def value(i: int, t: int) -> float:
+        if t == len(states[i]):
+            return 0.0
+        places = [(j, u) for j, row in enumerate(states) for u in range(len(row)) if groups[j] == groups[i]]
+        return float(np.mean([returns[j][u] for j, u in places if states[j][u] == states[i][t]]))
+
+    raw = []
+    for i, row in enumerate(rewards):
+        deltas = [r + gamma * value(i, t + 1) - value(i, t) for t, r in enumerate(row)]
+        raw.append([sum((gamma * lam) ** (k - t) * deltas[k] for k in range(t, len(row))) for t in range(len(row))])
+    result = []
+    for i, row in enumerate(raw):
+        peers = [x for j, other in enumerate(raw) if groups[j] == groups[i] for x in other]
+        scale = np.std(peers, ddof=1) + 1e-6 if scaled else 1.0
+        result.append([float((x - np.mean(peers)) / scale) for x in row])
+    return result
+
+
 # ---- losses ----------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """envsuite-grade: outcomes, fallbacks for patches that do not fit, the journal, and the files of SWE-bench's harness."""
 
 import json
+import threading
 
 import pytest
 
@@ -9,7 +10,7 @@ from envsuite.envs.swegym.submissions import PatchGrader
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import drivers
 from harness.grading import command, reports
-from harness.grading.run import grade_all, report_file
+from harness.grading.run import _graded, grade_all, report_file
 from harness.interop.predictions import Prediction, read_predictions
 from tests.envs import little
 
@@ -127,6 +128,35 @@ def test_an_interrupted_run_continues_after_its_last_whole_line(empty, tmp_path)
     assert len(grade_all(predictions, grader, tmp_path, "r", 1, True, again.append)) == len(rows) == 3
     assert len(again) == 2
     assert (tmp_path / "results.jsonl").read_bytes() == results_file
+
+
+def test_after_an_interrupt_no_other_patch_is_begun():
+    class SlowGrader:
+        def __init__(self):
+            self.begun, self.go_on = [], threading.Event()
+
+        def grade(self, instance, patch):
+            self.begun.append(instance)
+            if len(self.begun) > 1:
+                self.go_on.wait(10)
+
+    grader = SlowGrader()
+    rows = _graded([(Prediction(str(number), "m", ""), ()) for number in range(6)], grader, 1)
+    next(rows)
+    rows.close()  # as Ctrl-C in the main thread does
+    grader.go_on.set()
+    worker = next((thread for thread in threading.enumerate() if thread.name == "envsuite-grade-0"), None)
+    if worker is not None:
+        worker.join(10)
+    assert len(grader.begun) <= 2
+
+
+def test_a_grader_that_is_closed_begins_nothing():
+    grader = PatchGrader(sandbox=DRIVER)
+    grader.close()
+    (name, *_) = grader.ids
+    verdict = grader.grade(name, "x")
+    assert (verdict.outcome, verdict.reason) == ("error", "Grading was stopped.")
 
 
 def test_a_changed_patch_is_graded_again(empty, tmp_path):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from envsuite.envs.swegym.problems import Changes, RepairProblem
-from envsuite.envs.swegym.published.problem import JUDGING
+from envsuite.envs.swegym.published.runs import JUDGING
 from envsuite.envs.swegym.workspace import Workspace
 from envsuite.errors import DataError, EngineFailure
 from envsuite.sandbox import drivers

@@ -6,8 +6,8 @@ are cached by record, recipe, driver and interpreter; timeouts are not, because 
 causes them too.
 
 A verdict also holds how the failing tests fail before the change, for `sabotage`, and whether the gold
-patch passes with the plugin that seals pytest (`seal`). If it does not, as in repositories that change
-pytest themselves, the record is judged without.
+patch passes with the plugin that seals pytest (`seal`) and in a fork (`forked`). If it does not, as in
+repositories that change pytest themselves or start threads when they are imported, the record is judged without.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from envsuite.errors import DataError, EngineFailure
 if TYPE_CHECKING:
     from envsuite.envs.swegym.published.problem import PublishedProblem
 
-JUDGE = 2
+JUDGE = 3
 """version of the judge; verdicts of other versions are ignored"""
 _TAIL = 300
 """characters of the tests' output in a reason"""
@@ -43,7 +43,7 @@ def require_gold(problem: PublishedProblem, seconds: float) -> None:
 def gold_failure(problem: PublishedProblem, seconds: float) -> str:
     """Returns why the gold patch does not resolve the record here, '' if it does; from the cache if possible.
 
-    Sets the problem's `sealed` and `failures`.
+    Sets what the problem's judge learns from it: `sealed`, `forked`, `plain` and `failures`.
     """
     from filelock import FileLock
 
@@ -54,7 +54,7 @@ def gold_failure(problem: PublishedProblem, seconds: float) -> str:
             verdict, lasting = examine(problem, seconds)
             if lasting:
                 write_atomically(file, json.dumps({"instance": problem.instance_id, **verdict._asdict()}).encode())
-    problem.sealed = verdict.sealed
+    problem.sealed, problem.forked, problem.plain = verdict.sealed, verdict.forked, dict(verdict.plain)
     problem.failures = {test: Failure(*failure) for test, failure in verdict.failures.items()}
     return verdict.reason
 
@@ -66,8 +66,12 @@ class PreflightVerdict(NamedTuple):
     """why the gold patch does not resolve it; '' if it does"""
     sealed: bool
     """the gold patch passes with the plugin that seals pytest"""
+    forked: bool
+    """the gold patch passes in a fork of the process that has collected the tests"""
     failures: dict[str, Failure]
     """how FAIL_TO_PASS fails before the change, as far as the log says"""
+    plain: dict[str, str]
+    """statuses of PASS_TO_PASS tests that are not passed before the change, such as skipped ones"""
 
 
 def examine(problem: PublishedProblem, seconds: float) -> tuple[PreflightVerdict, bool]:
@@ -75,18 +79,22 @@ def examine(problem: PublishedProblem, seconds: float) -> tuple[PreflightVerdict
     try:
         gold = problem.gold()
     except DataError as error:
-        return PreflightVerdict(f"its gold patch does not apply ({error}).", problem.sealed, {}), True
+        reason = f"its gold patch does not apply ({error})."
+        return PreflightVerdict(reason, problem.sealed, problem.forked, {}, {}), True
     report = problem.judge(gold, seconds)
-    if not report.resolved and problem.sealed and report.fault != "timeout":
-        problem.sealed = False
-        report = problem.judge(gold, seconds)
+    for way in ("forked", "sealed"):
+        if not report.resolved and getattr(problem, way) and problem.sealed and report.fault != "timeout":
+            setattr(problem, way, False)
+            report = problem.judge(gold, seconds)
+    ways = problem.sealed, problem.forked
     if report.resolved:
         log, _ = problem.log_of({}, seconds)
-        before = messages(between_markers(log) or "") if problem.sealed else {}
+        inside = between_markers(log) or ""
+        before = messages(inside) if problem.sealed else {}
         failures = {test: before[test] for test in problem.record.fail_to_pass if test in before}
-        return PreflightVerdict("", problem.sealed, failures), True
+        return PreflightVerdict("", *ways, failures, problem.passed_otherwise(inside)), True
     reason = f"its gold patch fails ({_failure(problem, report, seconds)})."
-    return PreflightVerdict(reason, problem.sealed, {}), report.fault != "timeout"
+    return PreflightVerdict(reason, *ways, {}, {}), report.fault != "timeout"
 
 
 def _failure(problem: PublishedProblem, report: Report, seconds: float) -> str:
@@ -109,8 +117,8 @@ def _key(problem: PublishedProblem) -> str:
 def _cached(file: Any) -> PreflightVerdict | None:
     try:
         stored = json.loads(file.read_text())
-        verdict = PreflightVerdict(stored["reason"], stored["sealed"], stored["failures"])
-        fits = isinstance(verdict.reason, str) and isinstance(verdict.sealed, bool)
+        verdict = PreflightVerdict(*(stored[name] for name in PreflightVerdict._fields))
+        fits = isinstance(verdict.reason, str) and isinstance(verdict.sealed, bool) and isinstance(verdict.plain, dict)
         return verdict if fits and all(len(failure) == 2 for failure in verdict.failures.values()) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

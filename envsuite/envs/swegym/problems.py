@@ -19,6 +19,7 @@ from pathlib import Path
 
 from envsuite.cache import cache_dir
 from envsuite.envs.swegym import sabotage, tampering
+from envsuite.envs.swegym.forked import plan as forked
 from envsuite.envs.swegym.generated import packages, statement, suite
 from envsuite.envs.swegym.generated.tasks import GeneratedTask
 from envsuite.envs.swegym.grading import Report, grade, refused
@@ -148,7 +149,8 @@ class GeneratedProblem(RepairProblem):
             return refused("nothing_admitted", fail, passing)
         if tampering.reaches(self.task.files, files):
             return refused("reaches_for_the_judge", fail, passing)
-        run = suite.run(self._pool(), self.package, files, seconds=seconds)
+        plan = forked.make(fail, passing, files.get, random.SystemRandom())
+        run = suite.run(self._pool(), self.package, files, seconds=seconds, plan=plan)
         if run.fate != "exited":
             return refused(run.fate, fail, passing)
         if "TAMPERED" in run.statuses.values():
@@ -160,9 +162,9 @@ class GeneratedProblem(RepairProblem):
         if bool(failed) != (run.exit_code != 0):
             return refused("exit_code", fail, passing)
         report = grade(statuses, fail, passing)
-        if report.fail_to_pass and not self._can_fail(files, report, seconds):
-            return refused("tampered", fail, passing)
-        return report
+        if not report.fail_to_pass or (plan is not None and forked.confirms(plan, report, statuses, run.later)):
+            return report
+        return report if self._can_fail(files, report, seconds) else refused("tampered", fail, passing)
 
     def _can_fail(self, files: dict[str, str], report: Report, seconds: float) -> bool:
         """Returns True if a sample of the tests that passed fails when sabotaged. See `sabotage`."""

@@ -19,6 +19,7 @@ import builtins
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _WORDS = ("value", "result", "items", "expected", "length", "key", "state", "index", "name", "output", "order", "type")
@@ -44,6 +45,16 @@ class Sabotage(NamedTuple):
     """names that must be reported as failed"""
     covered: set[str]
     """requested tests that were made to fail or have a stand-in"""
+
+
+class SabotagedFile(NamedTuple):
+    """A file's text in which functions of its tests must fail; no function is added or removed."""
+
+    text: str
+    functions: list[tuple[int, int, str]]
+    """(first line in the original, first line in `text`, name), decorators included"""
+    covered: set[str]
+    """requested tests that were made to fail"""
 
 
 class Failure(NamedTuple):
@@ -116,6 +127,59 @@ def in_python(
     return Sabotage(data.decode(), expected, located)
 
 
+def in_functions(
+    text: str, tests: Iterable[str], rng: random.Random, failures: Mapping[str, Failure] | None = None
+) -> SabotagedFile:
+    """Sabotages pytest's tests of a file, in place. Leaves other functions at the top level out, as empty lines.
+
+    With `failures` each test fails as it did before the change; tests that it does not name stay as they are.
+    """
+    by_key: dict[str, list[str]] = {}
+    for test in tests:
+        if failures is None or test in failures:
+            by_key.setdefault(_key(test, "pytest"), []).append(test)
+    splices: list[tuple[int, int, bytes]] = []
+    chosen: list[tuple[int, str]] = []
+    covered: set[str] = set()
+    starts = _line_starts(text)
+    for names, function in functions_of(text):
+        matching = [test for key in _keys(names, function, "pytest") for test in by_key.get(key, ())]
+        if matching:
+            statement = _raising(failures[matching[0]]) if failures else ""
+            splices.append(_splice(function, text, starts, rng, statement))
+            chosen.append((_first_line(function), function.name))
+            covered.update(matching)
+    data = text.encode()
+    touched = {start for start, _, _ in splices}
+    for start, end in _top_functions(text, starts):
+        if not any(start <= place < end for place in touched):
+            splices.append((start, end, b"\n" * data[start:end].count(b"\n")))
+    added = []  # (line of the edit, lines that it adds)
+    for start, end, new in sorted(splices, reverse=True):
+        added.append((data[:start].count(b"\n"), new.count(b"\n") - data[start:end].count(b"\n")))
+        data = data[:start] + new + data[end:]
+    lines = [(first, first + sum(count for line, count in added if line < first - 1), name) for first, name in chosen]
+    return SabotagedFile(data.decode(), lines, covered)
+
+
+def _top_functions(text: str, starts: list[int]) -> Iterator[tuple[int, int]]:
+    """Yields (first byte, byte after the last) of each function at the top level, from its line's beginning."""
+    for names, function in functions_of(text):
+        if len(names) == 1 and not function.col_offset:
+            yield starts[_first_line(function) - 1], _range(function, starts)[1]
+
+
+def located(text: str, tests: Iterable[str]) -> set[str]:
+    """Returns the pytest ids whose functions are in a file's text."""
+    names = {"::".join(names) for names, _ in functions_of(text)}
+    return {test for test in tests if _key(test, "pytest") in names}
+
+
+def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Returns the line at which a function's code begins, with its decorators."""
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+
+
 def in_cases(text: str, tests: Iterable[str], rng: random.Random) -> Sabotage:
     """Sabotages cases of mypy's data-driven tests: inserts a line that no expected output contains
     into each.
@@ -171,6 +235,15 @@ def functions(
             yield from functions(child, above)
 
 
+@lru_cache(maxsize=32)
+def functions_of(text: str) -> tuple[tuple[tuple[str, ...], ast.FunctionDef | ast.AsyncFunctionDef], ...]:
+    """Returns all functions of a file's text, none if it cannot be parsed; do not change them."""
+    try:
+        return tuple(functions(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return ()
+
+
 def _key(test: str, style: str) -> str:
     if style == "sympy":
         return test
@@ -193,10 +266,17 @@ def _keys(names: tuple[str, ...], function: ast.FunctionDef | ast.AsyncFunctionD
 
 
 def _splice(
-    function: ast.FunctionDef | ast.AsyncFunctionDef, text: str, starts: list[int], rng: random.Random
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    text: str,
+    starts: list[int],
+    rng: random.Random,
+    statement: str = "",
 ) -> tuple[int, int, bytes]:
-    """Returns (first byte, byte after the last, replacement) of the edit that makes the function fail."""
-    equalities, exceptions = _always_reached(function)
+    """Returns (first byte, byte after the last, replacement) of the edit that makes the function fail.
+
+    `statement`: the statement to fail with, at the beginning; otherwise the edit is drawn.
+    """
+    equalities, exceptions = ([], []) if statement else _always_reached(function)
     # Values that equal everything are found only by a changed comparison, so one is always changed if there is one.
     if equalities:
         first, last = _range(rng.choice(equalities), starts)
@@ -207,12 +287,12 @@ def _splice(
         return (*_range(rng.choice(exceptions), starts), b"BufferError")
     body = function.body
     docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
-    statement = body[1] if docstring else body[0]
-    number = min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", []))])
+    first_node = body[1] if docstring else body[0]
+    number = min([first_node.lineno, *(decorator.lineno for decorator in getattr(first_node, "decorator_list", []))])
     start = starts[number - 1]
-    place = start + statement.col_offset
+    place = start + first_node.col_offset
     before = text.encode()[start:place].decode()
-    failing = failing_statement(rng)
+    failing = statement or failing_statement(rng)
     if before.strip():  # the body is on the line of the header
         return place, place, f"{failing}; ".encode()
     return place, place, f"{failing}\n{before}".encode()
@@ -222,7 +302,7 @@ _PLAIN = (ast.Assert, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast
 """statements after which the next one is always reached"""
 
 
-def _range(node: ast.expr, starts: list[int]) -> tuple[int, int]:
+def _range(node: ast.expr | ast.stmt, starts: list[int]) -> tuple[int, int]:
     """Returns the first byte of an expression and the byte after its last."""
     return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
 

@@ -6,6 +6,7 @@ records pytest loads this file with `-p` (`published.sealing`): then a test duri
 changed is reported as failed.
 """
 
+import importlib
 import json
 import os
 import sys
@@ -14,7 +15,8 @@ from typing import Any, Tuple
 import pytest
 
 PLAN = "ENVSUITE_TEST_PLAN"
-"""variable that holds the plan of a published record's run: {"only": ids without parameters, or None for all}"""
+"""variable that holds the plan of a published record's run: {"only": ids without parameters, or None for all;
+"phases": None, or the name of the module `forked.plugin` in this folder, which also has the file plan.json}"""
 RUNNER = (
     "_pytest.runner",
     "_pytest.reports",
@@ -133,8 +135,15 @@ def pytest_configure(config: Any) -> None:
     take_out("PYTHONPATH", folder, os.pathsep)
     take_out("PYTEST_ADDOPTS", "-p " + file.partition(".")[0], " ")
     tampered: "set[str]" = set()
-    config.pluginmanager.register(Seal(tampered, Verdicts))
-    config.pluginmanager.register(Verdicts(tampered))
+    seal, verdicts = Seal(tampered, Verdicts), Verdicts(tampered)
+    config.pluginmanager.register(seal)
+    config.pluginmanager.register(verdicts)
+    if plan["phases"] is not None:
+        with open(os.path.join(folder, "plan.json")) as stream:
+            content = json.load(stream)
+        os.unlink(stream.name)
+        phases = importlib.import_module(plan["phases"])
+        config.pluginmanager.register(phases.TestPhases(content, seal, verdicts))
     if plan["only"] is not None:
         config.pluginmanager.register(TestSelection(plan["only"]))
 

@@ -72,10 +72,12 @@ class PatchGrader:
         self.ids = tuple(self._instances)
         self._leases: dict[tuple[str, ...], Lease] = {}
         self._lock = threading.Lock()
+        self._closed = False
 
     def close(self) -> None:
-        """Ends the sandboxes that were kept for further generated tasks."""
+        """Ends the sandboxes that were kept for further generated tasks; patches in progress open no others."""
         with self._lock:
+            self._closed = True
             for lease in self._leases.values():
                 lease.close()
             self._leases = {}
@@ -106,6 +108,7 @@ class PatchGrader:
             return PatchVerdict("empty", refused("no_patch"))
         problem = None
         try:
+            self._check_open()
             problem = self._open(instance_id)
             return self._judged(problem, str(patch))
         except (DataError, EngineFailure, UsageError) as error:
@@ -113,6 +116,10 @@ class PatchGrader:
         finally:
             if problem is not None:
                 problem.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineFailure("Grading was stopped.")
 
     def _open(self, instance_id: str) -> RepairProblem:
         instance = self._instances[instance_id]
@@ -130,6 +137,7 @@ class PatchGrader:
 
     def _judged(self, problem: RepairProblem, patch: str) -> PatchVerdict:
         applied = apply_patch(problem, patch, self.driver)
+        self._check_open()
         if applied.changes is None:
             return PatchVerdict("not_applied", refused("not_applied"), applied.message)
         report = problem.judge(applied.changes, self.seconds)

@@ -13,8 +13,9 @@ order:
 - After each test, before it is reported, a plugin checks that pytest, `unittest`, the tests themselves, the built-in
   functions and the clocks are what they were before the code was imported (`seal`). Published records have it where
   pytest runs their tests; Django's and SymPy's own runners do without.
-- A submission that seems to fix something is run once more with *sabotaged* tests (`sabotage`): all that it fixed, and
-  a sample of the others, drawn anew for each run. Each must then fail. This detects code that makes chosen tests or all
+- A submission that seems to fix something is run once more with *sabotaged* tests (`sabotage`), in forks of the same
+  pytest (`forked`) or separately: all that it fixed, and a sample of the others, drawn anew for each run. Each must
+  then fail. This detects code that makes chosen tests or all
   tests pass, values that equal everything, and printed results.
 - Among the sabotaged tests are copies that fail with the original failure's type and message, so that code that hides a
   failure by its message hides these, too.
@@ -32,7 +33,7 @@ import sys
 import token
 import tokenize
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
 from envsuite.envs.swegym import sabotage
@@ -120,6 +121,7 @@ _NAMES = {
     "FunctionType",
     "excepthook",
     "addaudithook",
+    "register_at_fork",
     "setitimer",
 }
 _IN_WORDS = re.compile(
@@ -138,14 +140,15 @@ def reaches(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
     return names
 
 
-def _reached(text: str) -> set[str]:
+@lru_cache(maxsize=64)
+def _reached(text: str) -> frozenset[str]:
     """Returns such names in a file's code: imports, names, attributes, and strings that equal such a
     name.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # not code: it cannot run
+        return frozenset()  # not code: it cannot run
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -158,7 +161,7 @@ def _reached(text: str) -> set[str]:
             names |= {node.attr} & _NAMES
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _IN_WORDS.fullmatch(node.value):
             names.add(node.value)
-    return names
+    return frozenset(names)
 
 
 def expects_failure(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> bool:
@@ -167,6 +170,8 @@ def expects_failure(before: Mapping[str, bytes], after: Mapping[str, bytes | Non
     """
 
     def named(content: bytes | None) -> bool:
+        if b"xfail" not in (content or b"").lower() and b"coding" not in (content or b"")[:200]:
+            return False  # saves reading it
         try:
             tokens = list(tokenize.tokenize(io.BytesIO(content or b"").readline))
         except (tokenize.TokenError, SyntaxError, ValueError):

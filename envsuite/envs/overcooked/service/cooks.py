@@ -26,9 +26,13 @@ Use = tuple[int, int]
 """A use of a station: its kind and its number from 0; for a crate the food."""
 
 
-def greedy_use(service: Service, state: State) -> int:
-    """Returns the station that the greedy cook uses next: the nearest step of the first open order."""
-    dish = next(order.dish for i, order in enumerate(service.orders) if not state.served >> i & 1)
+def greedy_use(service: Service, state: State, sequence: Iterable[int] = ()) -> int:
+    """Returns the station that the greedy cook uses next: the nearest step of the first open order.
+
+    `sequence` is another sequence of the orders than theirs.
+    """
+    orders = sequence or range(len(service.orders))
+    dish = next(service.orders[i].dish for i in orders if not state.served >> i & 1)
     options = _greedy_options(service, state, dish)
     return min(options, key=lambda number: service.layout.steps(number, state.cell))
 
@@ -94,15 +98,16 @@ def _clearing(service: Service, state: State) -> list[int]:
     ]
 
 
-def scripts(service: Service) -> Iterator[list[int]]:
+def scripts(service: Service, distinct: bool = True) -> Iterator[list[int]]:
     """Yields scripts of stations for all orders that read nothing but the orders; at most MOST_SCRIPTS.
 
     They work in batches that fill boards and stoves, or one food at a time; with grilled foods first, or in the order's
     sequence, or backwards. Each comes with every choice among the crates of a food, the racks and the hatches.
+    `distinct` skips arrangements that repeat in this service.
     """
     layout, of_kind = service.layout, service.layout.of_kind
     crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == food] for food in range(len(layout.foods))]
-    plans = list(_plans(service))
+    plans = list(_plans(service, distinct))
     for choice in islice(product(*crates, of_kind[RACK], of_kind[HATCH]), MOST_SCRIPTS // len(plans)):
         *crate, rack, hatch = choice
         numbers = {**dict(enumerate(of_kind)), CRATE: crate, RACK: [rack], HATCH: [hatch]}
@@ -110,14 +115,14 @@ def scripts(service: Service) -> Iterator[list[int]]:
             yield [numbers[kind][which] for kind, which in uses]
 
 
-def _plans(service: Service) -> Iterator[list[Use]]:
+def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
     """Yields the scripts without their choice among equal stations."""
     layout = service.layout
     dishes = [items_of(order.dish) for order in service.orders]
     seen: list[list[list[int]]] = []
     for arrange in (lambda items: sorted(items, key=lambda i: -(i & 3)), list, lambda items: list(items)[::-1]):
         arranged = [arrange(items) for items in dishes]
-        if arranged not in seen:
+        if arranged not in seen or not distinct:
             seen.append(arranged)
             yield [use for items in arranged for use in batch_script(items, layout.boards, layout.stoves)]
             yield [use for items in arranged for use in single_script(items)]
@@ -166,7 +171,19 @@ def serving_times(service: Service, uses: Iterable[int]) -> list[int]:
     return times
 
 
-def play_greedy(service: Service) -> list[int]:
+def wins(service: Service, uses: Iterable[int]) -> bool:
+    """Returns True if whole uses of stations serve every order by its deadline."""
+    state = service.start()
+    for number in uses:
+        before, state = state, service.perform(state, number)
+        if service.expired(state) >= 0 or service.served_late(before, state):
+            return False
+        if state.served == service.all:
+            return True
+    return False
+
+
+def play_greedy(service: Service, sequence: Iterable[int] = ()) -> list[int]:
     """Plays the greedy cook. Returns the step at which each order is served, NEVER for the others."""
 
     def uses() -> Iterator[int]:
@@ -174,7 +191,7 @@ def play_greedy(service: Service) -> list[int]:
         for _ in range(MOST_USES):
             if state.served == service.all:
                 break
-            number = greedy_use(service, state)
+            number = greedy_use(service, state, sequence)
             state = service.perform(state, number)
             yield number
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from envsuite.envs.overcooked.generator import draw_map
 from envsuite.envs.overcooked.kitchen import all_foods
 from envsuite.envs.overcooked.menu import SPLITS_V1
-from envsuite.envs.overcooked.service.cooks import play_greedy, scripts, serving_times
+from envsuite.envs.overcooked.service.cooks import play_greedy, scripts, serving_times, wins
 from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Order, Rules, Service
 from envsuite.envs.overcooked.service.layout import Layout, structure
 from envsuite.envs.overcooked.service.outlook import Outlook
@@ -122,10 +123,12 @@ def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnServ
     """Returns the game with deadlines that the plan meets and scripted cooks miss, or None.
 
     Each order may be served `slack` later than in the plan. A cook that takes longer than the last deadline misses one,
-    so the plan may take as long as the slack allows in comparison with the greedy cook.
+    so the plan is limited to a time that leaves this slack before the fastest greedy cook is done.
     """
     service = Service(layout, [Order(dish) for dish in dishes], settings.rules)
-    fastest = min(map(max, (play_greedy(service), serving_times(service, next(scripts(service))))))
+    sequences = permutations(range(len(dishes)))
+    lost = [serving_times(service, next(scripts(service))), *(play_greedy(service, orders) for orders in sequences)]
+    fastest = min(map(max, lost))
     outlook = Outlook(service)
     start = service.start()
     limit = int((fastest - 1) / (1 + settings.slack)) if fastest < NEVER else NEVER
@@ -135,12 +138,6 @@ def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnServ
     if not plan:
         return None
     deadlines = [int(time * (1 + settings.slack)) for time in serving_times(service, plan)]
-    if any(in_time(serving_times(service, uses), deadlines) for uses in scripts(service)):
-        return None
-    orders = [Order(dish, deadline) for dish, deadline in zip(dishes, deadlines, strict=True)]
-    return DrawnService(Service(layout, orders, settings.rules), tuple(plan))
-
-
-def in_time(times: list[int], deadlines: list[int]) -> bool:
-    """Returns True if every order is served by its deadline."""
-    return all(time <= deadline for time, deadline in zip(times, deadlines, strict=True))
+    timed = [Order(dish, deadline) for dish, deadline in zip(dishes, deadlines, strict=True)]
+    service = Service(layout, timed, settings.rules)
+    return None if any(wins(service, uses) for uses in scripts(service)) else DrawnService(service, tuple(plan))

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -78,11 +79,51 @@ class Reporter:
             self.uncollected[report.nodeid] = report.longreprtext[-TEXT:]
 
 
-def seal_of(text: str, reporter: Reporter) -> Any:
-    """Returns the plugin that detects changes to the test runner, made from the text of `envsuite.envs.swegym.seal`."""
-    module = types.ModuleType("seal")
-    exec(compile(text, "seal.py", "exec"), vars(module))
-    return module.Seal(reporter.tampered, type(reporter))
+def module_of(text: str, name: str) -> Any:
+    """Returns a module made from the text of a plugin of `envsuite.envs.swegym`."""
+    module = types.ModuleType(name)
+    exec(compile(text, f"{name}.py", "exec"), vars(module))
+    return module
+
+
+def phases_of(job: dict[str, Any], root: str, seal: Any, reporter: Reporter) -> Any:
+    """Returns the plugin that runs the job's phases in forks, whose answers it collects in `answers`."""
+    phases: Any = module_of(job["plugin"], "phases").TestPhases
+
+    class AnsweredPhases(phases):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__({"folder": root, "roots": [], "phases": job["phases"]}, seal, reporter)
+            self.answers: list[bytes] = []
+
+        def opened(self, number: int) -> None:
+            self.file = tempfile.TemporaryFile()  # noqa: SIM115  closed by `ended`
+
+        def leave(self) -> None:
+            """Does nothing: the answer is written after pytest has ended."""
+
+        def answer(self, answer: dict[str, Any]) -> None:
+            """Ends the process of a phase with its answer."""
+            self.file.write(json.dumps(answer).encode())
+            self.file.flush()
+            os._exit(0)
+
+        def ended(self, number: int) -> None:
+            self.file.seek(0)
+            self.answers.append(self.file.read())
+            self.file.close()
+
+        def finish(self, status: int) -> bool:
+            return True
+
+        def joined(self) -> bytes:
+            """Returns the first phase's answer, with the statuses of the others; empty if that phase gave none."""
+            first, *later = self.answers
+            if not first:
+                return first
+            statuses = [json.loads(answer)["statuses"] if answer else {} for answer in later]
+            return json.dumps({**json.loads(first), "later": statuses}).encode()
+
+    return AnsweredPhases()
 
 
 def write_files(files: dict[str, str], root: str) -> None:
@@ -106,9 +147,13 @@ def handle(payload: bytes) -> bytes:
     sys.path[:0] = dict.fromkeys([os.path.normpath(os.path.join(root, job["path"])), root])
     os.environ.update(PYTHONPATH=os.pathsep.join(sys.path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     reporter = Reporter(job.get("only"))
-    plugins: list[Any] = [reporter, seal_of(job["seal"], reporter)]
+    seal = module_of(job["seal"], "seal").Seal(reporter.tampered, Reporter)
+    plugins: list[Any] = [reporter, seal]
     tests = job["tests"]
-    tracer = batch = None
+    tracer = batch = phases = None
+    if "phases" in job:
+        phases = phases_of(job, root, seal, reporter)
+        plugins.append(phases)
     if job.get("trace"):
         tracer = Tracer(root, tuple(job["code"]))
         plugins.append(tracer)
@@ -121,6 +166,8 @@ def handle(payload: bytes) -> bytes:
     code = pytest.main([*FLAGS, *flags, f"--rootdir={root}", f"--confcutdir={root}", *tests], plugins=plugins)
     if batch is not None and batch.pipe is None:
         return json.dumps(batch.answers).encode()
+    if phases is not None and phases.answers and phases.number < 0:
+        return bytes(phases.joined())
     answer = {"exit": int(code), "statuses": reporter.statuses, "uncollected": reporter.uncollected}
     if job.get("explain"):
         answer["failures"] = reporter.failures
@@ -128,6 +175,8 @@ def handle(payload: bytes) -> bytes:
         answer["lines"], answer["hops"] = tracer.results()
     if batch is not None:
         batch.end(answer)
+    if phases is not None and phases.number >= 0:
+        phases.answer(answer)
     return json.dumps(answer).encode()
 
 

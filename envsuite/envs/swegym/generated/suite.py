@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.envs.swegym import tampering
+from envsuite.envs.swegym.forked import plan as forked
 from envsuite.envs.swegym.generated.packages import Package
 from envsuite.errors import EngineFailure
 from envsuite.sandbox.pool import Pool
@@ -45,6 +46,8 @@ class SuiteRun:
     trace: dict[str, Any] = field(default_factory=dict)
     message: str = ""
     """last line that pytest printed, if it could not run the tests"""
+    later: tuple[dict[str, str], ...] = ()
+    """statuses of the phases after the first one, if the run has them"""
 
 
 def run(
@@ -55,8 +58,9 @@ def run(
     seconds: float = 60.0,
     explain: bool = False,
     trace: bool = False,
+    plan: forked.PhasePlan | None = None,
 ) -> SuiteRun:
-    """Runs the tests `only` (None: all) of the tree `files`.
+    """Runs the tests `only` (None: all) of the tree `files`, and the phases of `plan` in forks.
 
     Raises EngineFailure if the sandbox fails.
     """
@@ -69,6 +73,7 @@ def run(
         "only": None if only is None else list(only),
         "explain": explain,
         "trace": trace,
+        **({"plugin": forked.plugin(), "phases": plan.phases} if plan is not None else {}),
     }
     result = pool.call(json.dumps(job).encode(), Limits(seconds=seconds, disk_mb=64))
     if result.fate is not Fate.EXITED:
@@ -141,6 +146,7 @@ def _read(answer: dict[str, Any], seconds: float = 0.0) -> SuiteRun:
         _texts(answer.get("failures", {})),
         seconds,
         {key: answer[key] for key in ("lines", "hops") if key in answer},
+        later=tuple(_texts(statuses) for statuses in list(answer.get("later", ()))),
     )
 
 

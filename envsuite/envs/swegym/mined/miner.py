@@ -189,8 +189,8 @@ class _PackageMiner:
                     reason = f"{error}; another try follows"
                     self.show(PairResult(self.name, _version(old), _version(new), reason=reason))
                     if self.timed_out >= HOPELESS:
-                        reason = f"left for another run, because {HOPELESS} pairs timed out"
-                        self.show(PairResult(self.name, reason=reason))
+                        reason = f"given up after {HOPELESS} pairs that timed out"
+                        note(PairResult(self.name, reason=reason))
                         return
                 except (IndexFailure, EngineFailure) as error:  # no result: the next run tries again
                     self.show(PairResult(self.name, _version(old), _version(new), reason=str(error)))

@@ -1,4 +1,4 @@
-"""Runs of a published record's tests with the judge's pytest plugin (`envsuite.envs.swegym.seal`)."""
+"""Runs of a published record's tests with the judge's pytest plugins (`envsuite.envs.swegym.seal`, `forked`)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,43 @@ import base64
 import json
 import random
 from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from envsuite.envs.swegym import sabotage, tampering
+from envsuite.envs.swegym.forked import plan as forked
 
 
-def sealed(script: str, only: Iterable[str] | None, rng: random.Random) -> str:
-    """Returns a shell script that runs `script` such that every pytest in it loads the plugin.
+class Phases(NamedTuple):
+    """The phases of a run, in forks."""
 
-    `only`: ids of the tests to run (None: all); their parameters are ignored. The plugin's name is
-    drawn for each run. It restores the environment before any test is collected.
+    plan: forked.PhasePlan
+    mark: str
+    """begins the line after each phase's log; drawn for each run"""
+
+    def content(self, folder: str, roots: Iterable[str]) -> bytes:
+        """Returns the plugin's plan. `folder`: the repository inside; `roots`: folders that tests may write."""
+        content: dict[str, Any] = {"folder": folder, "roots": list(roots), "mark": self.mark}
+        return json.dumps({**content, "phases": self.plan.phases}).encode()
+
+
+def sealed(script: str, only: Iterable[str] | None, rng: random.Random, phases: bool = False) -> str:
+    """Returns a shell script that runs `script` such that every pytest in it loads the plugins.
+
+    `only`: ids of the tests to run (None: all); their parameters are ignored. With `phases` the script reads
+    their plan from standard input. The plugins' names are drawn for each run. The seal restores the
+    environment before any test is collected.
     """
-    name = f"plugin_{rng.getrandbits(40):010x}"
+    name, forking_name = (f"plugin_{rng.getrandbits(40):010x}" for _ in range(2))
     selected = None if only is None else sorted({test.partition("[")[0] for test in only})
-    plan = json.dumps({"only": selected})
+    plan = json.dumps({"only": selected, "phases": forking_name if phases else None})
+    write_phases = (
+        f"printf %s {_encoded(forked.plugin())} | base64 -d > $plugin/{forking_name}.py",
+        "cat > $plugin/plan.json",
+    )
     return "\n".join(
         (
             f"plugin=$(mktemp -d) && printf %s {_encoded(tampering.seal())} | base64 -d > $plugin/{name}.py",
+            *(write_phases if phases else ()),
             f"export ENVSUITE_TEST_PLAN=$(printf %s {_encoded(plan)} | base64 -d)",
             'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$plugin"',
             f'export PYTEST_ADDOPTS="${{PYTEST_ADDOPTS:+$PYTEST_ADDOPTS }}-p {name}"',
