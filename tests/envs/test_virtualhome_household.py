@@ -15,7 +15,7 @@ from envsuite.envs.virtualhome.household.classes import DrawSettings
 from envsuite.envs.virtualhome.household.env import HouseholdEnv
 from envsuite.envs.virtualhome.household.game import HouseholdGame
 from envsuite.envs.virtualhome.household.generator import draw_home
-from envsuite.envs.virtualhome.household.goals import Choice, OrderedTracker, conditions
+from envsuite.envs.virtualhome.household.goals import Alternatives, OrderedTracker, conditions
 from envsuite.envs.virtualhome.household.layouts import layout
 from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed, structure
 from envsuite.envs.virtualhome.household.vocabulary import (
@@ -128,7 +128,7 @@ def test_counts_negations_and_preferences_hold_as_their_sentences_say():
         return game, OrderedTracker(game.engine, drawn.goal)
 
     game, tracker = tracker_of("two_alike")
-    choice = next(r for r in game.goal.parts[0] if isinstance(r, Choice))
+    choice = next(r for r in game.goal.parts[0] if isinstance(r, Alternatives))
     assert choice.count == 2 and len({noun_of(option[0].x) for option in choice.options}) == 1
     finish(game, lambda: game.plan()[1])
     assert (
@@ -262,14 +262,14 @@ def test_a_structure_does_not_depend_on_names():
 
     parts = tuple(
         tuple(
-            Choice(r.count, tuple(tuple(map(named, option)) for option in reversed(r.options)), r.ranked)
-            if isinstance(r, Choice)
+            Alternatives(r.count, tuple(tuple(map(named, option)) for option in reversed(r.options)), r.ranked)
+            if isinstance(r, Alternatives)
             else named(r)
             for r in part
         )
         for part in goal.parts
     )
-    assert not any(r.ranked for part in parts for r in part if isinstance(r, Choice))
+    assert not any(r.ranked for part in parts for r in part if isinstance(r, Alternatives))
     again = structure(type(goal)(goal.text, parts, goal.classes), new[drawn.home.start], renamed)
     assert again == structure(goal, drawn.home.start, things)
     elsewhere = next(room for room in drawn.home.rooms if room != drawn.home.start)

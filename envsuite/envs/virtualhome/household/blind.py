@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from envsuite.envs.virtualhome.generator import catalog
-from envsuite.envs.virtualhome.household.goals import Choice, OrderedGoal, Part
+from envsuite.envs.virtualhome.household.goals import Alternatives, OrderedGoal, Part
 from envsuite.envs.virtualhome.household.vocabulary import (
     category,
     furniture_spec,
@@ -51,7 +51,7 @@ class _Script:
             self.commands.append("stand up")
         closed = [c for c in plain if c.kind == "closed"]
         for requirement in part:
-            if isinstance(requirement, Choice):
+            if isinstance(requirement, Alternatives):
                 self._add_choice(requirement, closed)
         for item in dict.fromkeys(c.x for c in plain if c.kind in _OBJECT_CONDITIONS):
             self._add_object(_names([noun_of(item)]), 1, [*(c for c in plain if c.x == item), *closed])
@@ -66,7 +66,7 @@ class _Script:
             if kind == "seated":
                 self.commands += [*_visit(key), f"sit on {key}"]
 
-    def _add_choice(self, choice: Choice, closed: list[Condition]) -> None:
+    def _add_choice(self, choice: Alternatives, closed: list[Condition]) -> None:
         first = choice.options[0]
         noun = noun_of(first[0].x)
         if not choice.ranked and any(noun_of(option[0].x) != noun for option in choice.options):

@@ -8,7 +8,14 @@ from typing import Any
 
 from envsuite.envs.virtualhome.generator import catalog
 from envsuite.envs.virtualhome.household.classes import DrawSettings
-from envsuite.envs.virtualhome.household.goals import Choice, OrderedGoal, OrderedTracker, Part, conditions, ground
+from envsuite.envs.virtualhome.household.goals import (
+    Alternatives,
+    OrderedGoal,
+    OrderedTracker,
+    Part,
+    conditions,
+    ground,
+)
 from envsuite.envs.virtualhome.household.layouts import Dice, layout
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import split_of, structure
@@ -203,7 +210,7 @@ class Draft:
         return thing is not None and thing.container
 
     def _part(self, name: str, slots: dict[str, Any]) -> Part:
-        part: list[Condition | Choice] = []
+        part: list[Condition | Alternatives] = []
         of_kind: dict[str, list[Condition]] = {}
         preferences: list[Stage] = []
         for words in vocabulary()["goals"][name]["holds"]:
@@ -220,9 +227,9 @@ class Draft:
             else:
                 part.append(Condition(kind, slots[x], y))
         if of_kind:
-            part.insert(0, Choice(slots["count"], tuple(map(tuple, of_kind.values()))))
+            part.insert(0, Alternatives(slots["count"], tuple(map(tuple, of_kind.values()))))
         if preferences:
-            part.insert(0, Choice(1, tuple(preferences), ranked=True))
+            part.insert(0, Alternatives(1, tuple(preferences), ranked=True))
         return tuple(part)
 
     # ---- places

@@ -19,7 +19,7 @@ from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Stag
 
 
 @dataclass(frozen=True)
-class Choice:
+class Alternatives:
     """Requires that `count` of the `options` hold, each a conjunction; `ranked`: the first option is worth more."""
 
     count: int
@@ -27,7 +27,7 @@ class Choice:
     ranked: bool = False
 
 
-Requirement = Condition | Choice
+Requirement = Condition | Alternatives
 Part = tuple[Requirement, ...]
 QUIET = ("closed", "absent", "bare")  # conditions that often hold from the start earn nothing by themselves
 SECOND_CHOICE = 0.5
@@ -51,7 +51,7 @@ class OrderedGoal:
 def conditions(part: Part) -> Iterator[Condition]:
     """Yields every condition of a part, including all options of its choices."""
     for requirement in part:
-        if isinstance(requirement, Choice):
+        if isinstance(requirement, Alternatives):
             for option in requirement.options:
                 yield from option
         else:
@@ -155,7 +155,7 @@ class OrderedTracker:
 
     def _preference(self, part: Part) -> Test | None:
         for requirement in part:
-            if isinstance(requirement, Choice) and requirement.ranked:
+            if isinstance(requirement, Alternatives) and requirement.ranked:
                 known = all(c.x in self.engine.home.bit for c in requirement.options[0])
                 return self._option(requirement.options[0]) if known else None
         return None

@@ -48,7 +48,7 @@ class Dice:
         return sorted(options, key=lambda _: self._random())
 
 
-class Layout(NamedTuple):
+class FurnishedPlan(NamedTuple):
     """Home without loose objects; `kinds` lists the furniture that can fill a goal's slot of each kind."""
 
     rooms: tuple[str, ...]
@@ -58,7 +58,7 @@ class Layout(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def layout(plan: int, rooms: int, split: str) -> Layout:
+def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
     """Returns home number `plan` with `rooms` rooms. Only unseen_home and unseen_appliance alter homes."""
     dice = Dice(plan * 100 + rooms * 2 + (split == "unseen_home"))
     first, *optional = catalog()["rooms"]["seen"]
@@ -94,7 +94,9 @@ def layout(plan: int, rooms: int, split: str) -> Layout:
         for kind in _kinds_of(thing, spec):
             kinds.setdefault(kind, []).append(name)
     identity = repr((room_names[0], sorted(room_names), sorted((thing.key, thing.room) for thing in things.values())))
-    return Layout(tuple(room_names), things, {kind: tuple(keys) for kind, keys in kinds.items()}, split_of(identity))
+    return FurnishedPlan(
+        tuple(room_names), things, {kind: tuple(keys) for kind, keys in kinds.items()}, split_of(identity)
+    )
 
 
 def _kinds_of(thing: Thing, spec: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envsuite.envs.virtualhome.household.goals import (
-    Choice,
+    Alternatives,
     OrderedGoal,
     OrderedTracker,
     Part,
@@ -98,7 +98,7 @@ class SearchingExpert:
             return []
         ways = groundings(part)
         if second_choice:
-            last = [Choice(1, r.options[1:]) if isinstance(r, Choice) and r.ranked else r for r in part]
+            last = [Alternatives(1, r.options[1:]) if isinstance(r, Alternatives) and r.ranked else r for r in part]
             ways = groundings(tuple(last))
         return [stage for stage in ways if all(self._knows(c.x) for c in stage)]
 

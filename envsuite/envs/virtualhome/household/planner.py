@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from envsuite.envs.virtualhome.household.goals import Choice, OrderedGoal, OrderedTracker, Part, ground
+from envsuite.envs.virtualhome.household.goals import Alternatives, OrderedGoal, OrderedTracker, Part, ground
 from envsuite.envs.virtualhome.rules.engine import CLOSE, WALK, HomeAction, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, predicate
@@ -104,7 +104,7 @@ class OrderedPlanner(HouseholdPlanner):
         keys: set[str] = set()
         for part in goal.parts:
             for requirement in part:
-                if isinstance(requirement, Choice):
+                if isinstance(requirement, Alternatives):
                     for option in requirement.options:
                         if all(predicate(self.engine, c)(s) for c in option if c.kind in ("on", "in", "held", "mark")):
                             keys.update(c.x for c in option)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from envsuite.envs.virtualhome.household.goals import Choice, OrderedGoal
+from envsuite.envs.virtualhome.household.goals import Alternatives, OrderedGoal
 from envsuite.envs.virtualhome.menu import HOUSEHOLD_SPLITS
 from envsuite.envs.virtualhome.rules.goals import Condition
 from envsuite.envs.virtualhome.rules.home import Thing
@@ -52,7 +52,7 @@ def structure(goal: OrderedGoal, start: str, things: Mapping[str, Thing]) -> str
     facts.add("start", start)
     for number, part in enumerate(goal.parts):
         for which, requirement in enumerate(part):
-            if not isinstance(requirement, Choice):
+            if not isinstance(requirement, Alternatives):
                 facts.add_condition(f"part {number}", requirement)
                 continue
             for rank, option in enumerate(requirement.options):

@@ -91,7 +91,7 @@ def milestones(home: Home, stage: Stage) -> list[Condition]:
     return list(dict.fromkeys(conditions))
 
 
-class Tracker(Protocol):
+class StageTracker(Protocol):
     """Counts the stages of a goal, command by command."""
 
     goal: Any

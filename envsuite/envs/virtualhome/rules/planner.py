@@ -14,7 +14,7 @@ from itertools import count
 
 from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal, Tracker
+from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal, StageTracker
 from envsuite.envs.virtualhome.rules.home import Home, Thing
 from envsuite.envs.virtualhome.rules.lower_bound import NEVER, LowerBound
 
@@ -28,7 +28,7 @@ class SearchTooLong(Exception):
 class HouseholdPlanner:
     """Shortest plans to one goal in one home; caches every state on a plan."""
 
-    def __init__(self, engine: FixedEngine, tracker: Tracker) -> None:
+    def __init__(self, engine: FixedEngine, tracker: StageTracker) -> None:
         self.engine, self.tracker = engine, tracker
         self._reduced: dict[frozenset[str], _Reduced] = {}
         self._plans: dict[Node, tuple[int, HomeAction | None]] = {}
@@ -90,7 +90,7 @@ class _Reduced:
         engine: FixedEngine,
         goal: HouseholdGoal,
         keys: frozenset[str],
-        track: Callable[[FixedEngine], Tracker] | None = None,
+        track: Callable[[FixedEngine], StageTracker] | None = None,
     ) -> None:
         """`track` builds a tracker that advances the goal's stages; default: a `GoalTracker`."""
         full_engine = engine.home
