@@ -92,7 +92,7 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UsageError(f"{where} cannot be {value!r}: it is a {kind.__name__}.")
+        raise UsageError(f"{where} cannot be {value!r}: its type is {kind.__name__}.")
     return value
 
 

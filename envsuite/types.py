@@ -146,7 +146,10 @@ class Knob:
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(value).lower()]
+            words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+            if str(value).lower() not in words:
+                raise ValueError(value)
+            return words[str(value).lower()]
         if isinstance(self.default, tuple):
             items = value.split(",") if isinstance(value, str) else value
             return tuple(str(item).strip() for item in items if str(item).strip())

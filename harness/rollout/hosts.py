@@ -73,15 +73,15 @@ def lost(why: str, suspect: bool) -> StepResult:
 def check_expert(env: type[TextEnv], advice_kind: str) -> None:
     """Raises UsageError if `advice_kind` is an expert or a blind player that the environment class does not have."""
     if advice_kind == "blind" and env.blind_script is TextEnv.blind_script:
-        raise UsageError(f"{env.__name__} has no blind player, because no script is natural: choose another policy.")
+        raise UsageError("The task has no blind player, because no script is natural: choose another policy.")
     name, _, kind = advice_kind.partition(":")
     if name != "expert" or kind in env.experts:
         return
     known = ["expert" if not expert else f"expert:{expert}" for expert in env.experts]
     if not known:
-        raise UsageError(f"{env.__name__} has no expert: choose another policy.")
+        raise UsageError("The task has no expert: choose another policy.")
     raise UsageError(
-        f"{env.__name__} has no expert {advice_kind!r}: it has {', '.join(known)}.{did_you_mean(advice_kind, known)}"
+        f"The task has no expert {advice_kind!r}: it has {', '.join(known)}.{did_you_mean(advice_kind, known)}"
     )
 
 

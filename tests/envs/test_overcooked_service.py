@@ -325,3 +325,22 @@ def test_a_kitchen_is_drawn_as_image_and_text():
     env = registry.build("Overcooked-hard-v1", render_mode="ansi")
     env.reset(seed=0)
     assert env.render().startswith("#") and COUNTER in {station.kind for station in env.service.layout.stations}
+
+
+def test_commands_may_leave_out_the_article_and_say_go():
+    env = registry.build("Overcooked-medium-v1", control="station")
+    env.reset(seed=3)
+    assert env.step("use rack 1")[4]["is_action_valid"] is False
+    assert env.step("Use the bowl rack 1.")[4]["is_action_valid"]
+    env.step("use bowl rack 1")
+    assert "use the bin" in env.step("use the moon")[0]
+    env = registry.build("Overcooked-medium-v1")
+    env.reset(seed=3)
+    before = env.state.cell
+    env.step("go south")
+    assert env.state.cell != before
+
+
+def test_a_boolean_knob_refuses_other_words():
+    with pytest.raises(BadKnob, match=r"it takes true\|false"):
+        registry.build("Overcooked-easy-v1", turns_left="maybe")

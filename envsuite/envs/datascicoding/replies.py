@@ -9,7 +9,7 @@ import ast
 import re
 
 _BLOCK = re.compile(r"(`{3,}|~{3,})[ \t]*([^\n`]*)\r?\n(.*?)(?:\1|\Z)", re.DOTALL)
-_PYTHON = re.compile(r"(i?python|py)[\d.]*|")
+_PYTHON = re.compile(r"(i?python|py)[\d.]*|submit|")
 _SUBMIT = re.compile(r"\s*#\s*submit\b.*", re.IGNORECASE)
 _RUN = re.compile(r"\s*#\s*run\b.*", re.IGNORECASE)
 

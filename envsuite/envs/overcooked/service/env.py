@@ -15,6 +15,7 @@ a function of the state, so it cannot be farmed by a learner whose discount is `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -34,6 +35,7 @@ from envsuite.types import Knob, Outcome
 
 LOST = "The time of order {} has run out. The game is lost."
 WON = "All orders are served."
+_ARTICLES = re.compile(r"\bthe ")
 MARCH = ("north", "east", "south", "west")
 
 
@@ -96,11 +98,12 @@ class ServiceEnv(TextEnv):
         self._cooks: dict[str, Follower] = {}
         self.objective = text.objective(self.service)
         self._uses = {f"use {station.name}": i for i, station in enumerate(self.service.layout.stations)}
+        self._numbers = {_ARTICLES.sub("", use): number for use, number in self._uses.items()}
         self._seed = seed
 
     def _act(self, command: str) -> Outcome:
         before = self.state
-        words = normalise(command)
+        words = _ARTICLES.sub("", normalise(command))
         if self.settings.control == "primitive":
             news, valid = self._primitive(words)
         else:
@@ -121,6 +124,7 @@ class ServiceEnv(TextEnv):
     def _primitive(self, words: str) -> tuple[str, bool]:
         """Runs one step. Returns what happened, and whether the command did something."""
         service, before = self.service, self.state
+        words = words.removeprefix("go ").removeprefix("move ")
         if words not in text.DIRECTIONS:
             self.state = service.step(before, STAY)
             return ("", True) if words == "wait" else (self._unknown(), False)
@@ -138,7 +142,7 @@ class ServiceEnv(TextEnv):
     def _whole_use(self, words: str) -> tuple[str, bool]:
         """Walks to a station and uses it, until an order expires. Returns what happened and whether it did something."""
         service = self.service
-        number = self._uses.get(words, -1)
+        number = self._numbers.get(words, -1)
         if number < 0:
             self.state = service.step(self.state, STAY)
             return ("", True) if words == "wait" else (self._unknown(), False)
@@ -153,8 +157,8 @@ class ServiceEnv(TextEnv):
         return news, changed or not over
 
     def _unknown(self) -> str:
-        known = "north, east, south, west" if self.settings.control == "primitive" else '"use" with a station'
-        return f"This command is unknown. The commands are {known} and wait."
+        known = "north, east, south, west" if self.settings.control == "primitive" else ", ".join(self._uses)
+        return f"This command is unknown, and a step has passed. The commands are {known} and wait."
 
     def idle(self) -> str:
         return "wait"

@@ -29,7 +29,8 @@ out, the game is lost.
 
 The map shows the kitchen from above, with north at the top. The symbols are: @ you, . floor, # wall, B cutting board, \
 S stove, C counter, R bowl rack, H serving hatch, X bin, and a small letter for each food crate: {letters}. Stations \
-of the same kind are numbered row by row from the top, each row from left to right."""
+of the same kind are numbered row by row from the top, each row from left to right. Rows and columns \
+count from 1, at the top left."""
 
 PRIMITIVE = """\
 Each command takes one step of time. The commands north, east, south and west move you by one cell. If a station is \
@@ -48,9 +49,12 @@ rack while you carry a chopped or grilled food, you get a bowl that holds it.
 until it is chopped.
 - To grill a food, put it raw on a stove. It is grilled after {cooking} steps, and {burning} steps later it is burnt.
 - To fill a bowl, use a chopped or grilled food while you carry the bowl, or use the bowl while you carry the food.
-- A board, a stove or a counter holds one thing. Only raw food goes on a stove.
-- The hatch takes a bowl that holds exactly the foods of an order, and nothing else.
-- The bin takes any food, and empties a bowl."""
+- A board, a stove or a counter holds one thing. If you use an empty one, you put down what you carry; with empty \
+hands you take what is there. Only raw food goes on a stove, and it stays there until it is grilled.
+- The hatch takes a bowl that holds exactly the foods of an order, and nothing else. Orders may be served in any \
+sequence.
+- The bin takes any food, and empties a bowl. Burnt food is of no other use. Crates and racks never run empty.
+- A command that does nothing takes a step of time, too. With 1 step left, an order can still be served by that step."""
 
 
 def instructions(control: str, rules: Rules) -> str:

@@ -43,7 +43,16 @@ Go to a piece of furniture before you use it or what is on or in it. Opening, ta
 
 An appliance works on what is in it or on it: switch it on, its door shut if it has one, and switch it off before you open it. A fridge or freezer works as soon as it is closed. While you sit, you can go nowhere.
 
-The parts of a task count only in their order: what was done for a part before its turn must be done again."""
+A task names a thing by its noun or its kind. A command needs the whole name, for example "steel mug" for the mug.
+
+The parts of a task count one after the other. A part is done by the first command in its turn that makes all it asks \
+for true at the same time. If all of it is true already when its turn comes, undo some of it and do it again. What an \
+appliance did to a thing before the part's turn is forgotten.{logic}"""
+LOGIC = """
+
+"Two" things are at least two. "Leave nothing" means nothing loose; what you hold does not count. "But not the X" means \
+that X must not be where you put the others; where you carry something to a room, X only does not count. Of two \
+choices, either completes its part; prefer the first if the second is called "half as good"."""
 SIGHT = {
     "room": " You notice all loose things in the room that are not shut away.",
     "spot": " You notice loose things only at the furniture where you stand.",
@@ -83,7 +92,7 @@ class HouseholdEnv(TextEnv):
         super().__init__(*args, **kwargs)
         settings = self.settings
         self._draw_settings = DrawSettings(**{name: getattr(settings, name) for name in DrawSettings._fields})
-        self.instructions = INSTRUCTIONS.format(sight=SIGHT[settings.sight])
+        self.instructions = INSTRUCTIONS.format(sight=SIGHT[settings.sight], logic=LOGIC if settings.logic else "")
         self._games: OrderedDict[int, HouseholdGame] = OrderedDict()
         draw_home(1_000_000, self._draw_settings)  # reject impossible settings before the first reset
 

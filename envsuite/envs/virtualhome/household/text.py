@@ -29,7 +29,11 @@ HOUSEHOLD_TOOLS = (
     *(replace(tool, command=tool.command.replace("the ", "")) for tool in TOOLS),
     Tool("look_around", "Describes the room, what you hold, and the other rooms.", LOOK),
 )
-REASONS = {**REFUSED, "LOOSE": "You cannot go to it: go to the furniture that it is on or in."}
+REASONS = {
+    **REFUSED,
+    "LOOSE": "You cannot go to it: go to the furniture that it is on or in.",
+    "UNKNOWN": "There is no such command or thing here: use one of the commands, and the whole name of a thing.",
+}
 _RESULTS = {
     GRAB: "You take the {x}.",
     PUTIN: "You put the {x} in the {y}.",
