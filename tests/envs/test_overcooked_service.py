@@ -253,7 +253,11 @@ def test_an_unknown_command_costs_a_step_and_says_so():
     env = registry.build("Overcooked-easy-v1")
     env.reset(seed=0)
     text, *_, info = env.step("open the fridge")
-    assert text.startswith("This command is unknown, and a step has passed.") and not info["is_action_valid"] and env.state.time == 1
+    assert (
+        text.startswith("This command is unknown, and a step has passed.")
+        and not info["is_action_valid"]
+        and env.state.time == 1
+    )
 
 
 @pytest.mark.parametrize(("unit", "control"), [("command", "primitive"), ("step", "station"), ("command", "station")])
