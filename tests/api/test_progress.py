@@ -49,7 +49,7 @@ def line_with(process, *words):
 
 def test_a_server_that_asks_to_wait_is_named_before_the_first_episode_ends_and_sigterm_names_resume(tmp_path):
     with running() as server:
-        server.says = "<action>3</action>"
+        server.says = "<action>16</action>"  # the number of none of the three games, whichever asks first
         server.script = [answer(server.says)] * 3 + [refuse(429, "slow \x1b[2Jdown", Retry_After="86400")] * 1000
         process = start(tmp_path, server.url)
         line = line_with(process, "0/3", "1 turn (", "tok/s", "3 in flight", "3 retrying within ")
@@ -85,7 +85,7 @@ def test_a_dead_server_is_named_while_its_requests_are_retried(tmp_path):
 def test_a_terminal_shows_requests_and_retries_from_the_first_turn_on(tmp_path):
     ours, theirs = pty.openpty()
     with running() as server:
-        server.says = "<action>3</action>"
+        server.says = "<action>16</action>"  # the number of none of the three games, whichever asks first
         server.script = [answer(server.says)] * 3 + [refuse(503, "no room", Retry_After="86400")] * 1000
         process = start(tmp_path, server.url, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "200"})
         os.close(theirs)
