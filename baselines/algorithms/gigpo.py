@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from baselines.algorithms.groups import update_groups
 from baselines.algorithms.update import UpdateInput
 from baselines.configs import GiGPO as Config
-from baselines.math.estimators import anchor_cells, gigpo
+from baselines.math.estimators import anchor_cells, gigpo, shared_turns
 from harness.types import Trajectory
 
 
@@ -29,8 +29,7 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
         trajectories: Sequence[Trajectory], rewards: list[list[float]], groups: list[Hashable]
     ) -> list[list[float]]:
         anchors = [[turn.observation for turn in run.turns] for run in trajectories]
-        cells = anchor_cells(anchors, groups)
-        shared.append(sum(len(cell) for cell in cells if len(cell) > 1) / sum(map(len, cells)))
+        shared.append(shared_turns(anchor_cells(anchors, groups)))
         return gigpo(rewards, anchors, groups, config.gamma, config.omega, config.std, over_rows=config.over_rows)[2]
 
     log = update_groups(inputs, advantages)

@@ -152,6 +152,39 @@ def anchor_cells(anchors: Sequence[Sequence[Hashable]], groups: Sequence[Hashabl
     return list(cells.values())
 
 
+def shared_turns(cells: Sequence[Sequence[tuple[int, int]]]) -> float:
+    """Returns the share of turns whose cell of `anchor_cells` has another turn."""
+    return sum(len(cell) for cell in cells if len(cell) > 1) / sum(map(len, cells))
+
+
+def cell_means(values: Sequence[Sequence[float]], cells: Sequence[Sequence[tuple[int, int]]]) -> list[list[float]]:
+    """Replaces a number per turn by its mean over the turn's cell. [N][T_n] -> [N][T_n]"""
+    out = [[0.0] * len(row) for row in values]
+    for cell in cells:
+        mean = sum(values[i][t] for i, t in cell) / len(cell)
+        for i, t in cell:
+            out[i][t] = mean
+    return out
+
+
+def compared_in_cells(
+    values: Sequence[Sequence[float]], cells: Sequence[Sequence[tuple[int, int]]], std: bool = True, eps: float = 1e-6
+) -> list[list[float]]:
+    """Centres a number per turn over the turn's cell and divides by the sample deviation; a turn
+    alone in its cell gets 0. [N][T_n] -> [N][T_n]
+
+    `std=False` only centres.
+    """
+    out = [[0.0] * len(row) for row in values]
+    for cell in cells:
+        if len(cell) == 1:
+            continue
+        column = torch.tensor([values[i][t] for i, t in cell], dtype=torch.float64)
+        for (i, t), value in zip(cell, group_normalised(column, [0] * len(cell), std, eps).tolist(), strict=True):
+            out[i][t] = value
+    return out
+
+
 def gigpo(
     rewards: Sequence[Sequence[float]],
     anchors: Sequence[Sequence[Hashable]],
@@ -176,15 +209,7 @@ def gigpo(
         mean, deviation = (0.0, 1.0) if len(counted) == 1 else (counted.mean(), counted.std(unbiased=True))
         episode[group] = (totals[group] - mean) / ((deviation + eps) if std else 1.0)
     returns = [returns_to_go(row, gamma) for row in rewards]
-    step = [[0.0] * len(row) for row in rewards]
-    for cell in anchor_cells(anchors, groups):
-        if len(cell) == 1:
-            continue
-        column = torch.tensor([returns[i][t] for i, t in cell], dtype=torch.float64)
-        centred = column - column.mean()
-        compared = centred / (column.std(unbiased=True) + eps) if std else centred
-        for (i, t), value in zip(cell, compared.tolist(), strict=True):
-            step[i][t] = value
+    step = compared_in_cells(returns, anchor_cells(anchors, groups), std, eps)
     total = [[float(episode[i]) + omega * value for value in row] for i, row in enumerate(step)]
     return episode.tolist(), step, total
 

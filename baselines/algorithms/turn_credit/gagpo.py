@@ -23,7 +23,7 @@ import torch
 from baselines.algorithms.groups import update_groups
 from baselines.algorithms.update import UpdateInput
 from baselines.configs import GAGPO as Config
-from baselines.math.estimators import anchor_cells, group_normalised, returns_to_go
+from baselines.math.estimators import anchor_cells, cell_means, group_normalised, returns_to_go, shared_turns
 from harness.types import Trajectory
 
 
@@ -37,8 +37,7 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
         trajectories: Sequence[Trajectory], rewards: list[list[float]], groups: list[Hashable]
     ) -> list[list[float]]:
         states = [[turn.observation for turn in run.turns] for run in trajectories]
-        cells = anchor_cells(states, groups)
-        shared.append(sum(len(cell) for cell in cells if len(cell) > 1) / sum(map(len, cells)))
+        shared.append(shared_turns(anchor_cells(states, groups)))
         return advantages(rewards, states, groups, config)
 
     log = update_groups(inputs, compare)
@@ -53,7 +52,8 @@ def advantages(
     config: Config,
 ) -> list[list[float]]:
     """Returns an advantage per episode and turn. [E][T_e], [E][T_e], [E] -> [E][T_e]"""
-    values = grouped_values(rewards, states, groups, config.gamma)
+    returns = [returns_to_go(row, config.gamma) for row in rewards]
+    values = cell_means(returns, anchor_cells(states, groups))
     temporal = []
     for row, value in zip(rewards, values, strict=True):
         following = [*value[1:], 0.0]
@@ -63,17 +63,3 @@ def advantages(
     owners = [group for group, row in zip(groups, temporal, strict=True) for _ in row]
     normalised = iter(group_normalised(flat, owners, config.std).tolist())
     return [[next(normalised) for _ in row] for row in temporal]
-
-
-def grouped_values(
-    rewards: Sequence[Sequence[float]], states: Sequence[Sequence[Hashable]], groups: Sequence[Hashable], gamma: float
-) -> list[list[float]]:
-    """Returns for each turn the mean return-to-go of the turns of its group that saw the same.
-    [E][T_e]"""
-    returns = [returns_to_go(row, gamma) for row in rewards]
-    values = [[0.0] * len(row) for row in returns]
-    for cell in anchor_cells(states, groups):
-        mean = sum(returns[i][t] for i, t in cell) / len(cell)
-        for i, t in cell:
-            values[i][t] = mean
-    return values

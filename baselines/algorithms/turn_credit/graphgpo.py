@@ -28,7 +28,14 @@ import torch
 from baselines.algorithms.groups import update_groups
 from baselines.algorithms.update import UpdateInput
 from baselines.configs import GraphGPO as Config
-from baselines.math.estimators import anchor_cells, group_normalised, members
+from baselines.math.estimators import (
+    anchor_cells,
+    cell_means,
+    compared_in_cells,
+    group_normalised,
+    members,
+    shared_turns,
+)
 from harness.types import Trajectory
 
 GOAL = None
@@ -52,8 +59,7 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
     ) -> list[list[float]]:
         transitions = [transitions_of(run) for run in trajectories]
         turns = sum(map(len, transitions))
-        cells = anchor_cells([[state for state, _, _ in row] for row in transitions], groups)
-        logged["shared_anchors"] = sum(len(cell) for cell in cells if len(cell) > 1) / turns
+        logged["shared_anchors"] = shared_turns(anchor_cells(states_of(transitions), groups))
         known = 0
         for group in members(groups):
             steps = [step for i in group for step in transitions[i]]
@@ -70,6 +76,11 @@ def transitions_of(run: Trajectory) -> list[Transition]:
     states = [turn.observation for turn in run.turns]
     after: list[str | None] = [*states[1:], GOAL if run.success else run.final_observation]
     return [(state, turn.commands, s) for state, turn, s in zip(states, run.turns, after, strict=True)]
+
+
+def states_of(transitions: Sequence[Sequence[Transition]]) -> list[list[str]]:
+    """Returns the state before each turn. [E][T_e]"""
+    return [[state for state, _, _ in row] for row in transitions]
 
 
 def goal_distances(transitions: Iterable[Transition]) -> dict[str | None, int]:
@@ -98,24 +109,12 @@ def advantages(
     episode = group_normalised(scores, groups, config.std).tolist()
     of_episode = [[value] * len(row) for value, row in zip(episode, transitions, strict=True)]
     if config.merge:
-        of_episode = merged(of_episode, transitions, groups)
+        of_episode = cell_means(of_episode, anchor_cells(transitions, groups))
     of_graph = graph_advantages(transitions, groups, config)
     return [
         [config.episode_weight * a + config.graph_weight * b for a, b in zip(*rows, strict=True)]
         for rows in zip(of_episode, of_graph, strict=True)
     ]
-
-
-def merged(
-    values: Sequence[Sequence[float]], transitions: Sequence[Sequence[Transition]], groups: Sequence[Hashable]
-) -> list[list[float]]:
-    """Averages a number per turn over all turns of a group with the same transition (SALT)."""
-    out = [[0.0] * len(row) for row in values]
-    for cell in anchor_cells(transitions, groups):
-        mean = sum(values[i][t] for i, t in cell) / len(cell)
-        for i, t in cell:
-            out[i][t] = mean
-    return out
 
 
 def graph_advantages(
@@ -129,11 +128,4 @@ def graph_advantages(
         for i in group:
             for t, (_, _, after) in enumerate(transitions[i]):
                 step[i][t] = SUCCESS_REWARD * config.decay ** (distances.get(after, unreached) + 1)
-    out = [[0.0] * len(row) for row in transitions]
-    for cell in anchor_cells([[state for state, _, _ in row] for row in transitions], groups):
-        if len(cell) == 1:
-            continue
-        column = torch.tensor([step[i][t] for i, t in cell], dtype=torch.float64)
-        for (i, t), value in zip(cell, group_normalised(column, [0] * len(cell), config.std).tolist(), strict=True):
-            out[i][t] = value
-    return out
+    return compared_in_cells(step, anchor_cells(states_of(transitions), groups), config.std)

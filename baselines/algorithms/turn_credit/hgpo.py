@@ -17,13 +17,12 @@ deviation is the sample's, as in GiGPO; the published code uses the population's
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-
-import torch
+from itertools import chain
 
 from baselines.algorithms.groups import update_groups
 from baselines.algorithms.update import UpdateInput
 from baselines.configs import HGPO as Config
-from baselines.math.estimators import anchor_cells, group_normalised, returns_to_go
+from baselines.math.estimators import anchor_cells, compared_in_cells, returns_to_go
 from harness.types import Trajectory
 
 
@@ -71,10 +70,9 @@ def advantages(
     weight = [[0.0] * len(row) for row in rewards]
     for length in range(config.history + 1):
         level = (length + 1) ** config.alpha
-        for cell in comparable_turns(states, groups, length):
-            column = torch.tensor([returns[i][t] for i, t in cell], dtype=torch.float64)
-            compared = group_normalised(column, [0] * len(cell), config.std)
-            for (i, t), value in zip(cell, compared.tolist(), strict=True):
-                total[i][t] += level * value
-                weight[i][t] += level
+        cells = comparable_turns(states, groups, length)
+        compared = compared_in_cells(returns, cells, config.std)
+        for i, t in chain.from_iterable(cells):
+            total[i][t] += level * compared[i][t]
+            weight[i][t] += level
     return [[x / (w or 1.0) for x, w in zip(*rows, strict=True)] for rows in zip(total, weight, strict=True)]

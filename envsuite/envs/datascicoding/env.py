@@ -352,11 +352,7 @@ class DataSciCoding(TextEnv):
 
     def remaining(self) -> int | None:
         if self.settings.mode == "improve":
-            return (
-                1
-                if self._best.verdict == "ok" and (self._reached() or self._codes + 1 >= self.settings.attempts)
-                else 2
-            )
+            return 1 if self._ran() and (self._reached() or self._codes + 1 >= self.settings.attempts) else 2
         return 1
 
     def random_command(self, rng: np.random.Generator) -> str:
@@ -371,8 +367,8 @@ class DataSciCoding(TextEnv):
         return labels
 
     def metrics(self) -> dict[str, float]:
-        ran = self._best.verdict == "ok"
-        values = {"auc": self._best.auc, "auc_std": self._best.std, "ran": float(ran), "attempts": float(self._codes)}
+        values = {"auc": self._best.auc, "auc_std": self._best.std}
+        values |= {"ran": float(self._ran()), "attempts": float(self._codes)}
         if self._explorer is not None:
             values["explored"] = float(self._explorer.turns - self._explorer.left)
         return values
@@ -407,7 +403,7 @@ class DataSciCoding(TextEnv):
     def play_result(self) -> str:
         if not self._ran():
             return "No program ran, so there is no score."
-        return f"The score that counts is {self.extra_info()['score']:.4f}; success needs {self.threshold():.4f}."
+        return f"The score that counts is {self._best.auc:.4f}; success needs {self.threshold():.4f}."
 
     def _is_stop(self, command: str) -> bool:
         """Returns True if a command ends the episode."""
