@@ -11,7 +11,6 @@ def test_the_search_finds_the_loop_of_the_published_kitchen() -> None:
     """Shows that the search for loops can find one, and that Overcooked's published dense reward is farmed by it."""
     found = farming.search("Overcooked-tomato_salad-v0", episodes=12)
     assert found.paying > 0
-
     assert found.example[-1] == "hand in the dish"
 
 
