@@ -28,7 +28,7 @@ EPISODES = 20
 SAMPLED = (
     "TextWorld-simple-dense-v0",
     "TextWorld-w2-o3-q4-v0",
-    "BabyAI-GoToLocal-v0",
+    "BabyAI-level-GoToLocal-v0",
     "ALFWorld-generated-easy-v0",
     "ALFWorld-generated-hard-v0",
     "VirtualHome-medium-v0",

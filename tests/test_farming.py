@@ -34,7 +34,7 @@ def test_no_paying_command_of_a_published_home_is_in_a_cycle(task: str) -> None:
     ("task", "package"),
     [
         ("TextWorld-simple-dense-v0", "textworld"),
-        ("BabyAI-GoToLocal-v0", "minigrid"),
+        ("BabyAI-level-GoToLocal-v0", "minigrid"),
         ("ALFWorld-generated-easy-v0", "alfworld"),
         ("VirtualHome-easy-v0", "numpy"),
         ("VirtualHome-easy-v1", "numpy"),
