@@ -208,7 +208,6 @@ def _command(spec: Spec, complete: bool) -> list[str]:
         own_user=True,
         rules=_rules(spec) if kernel.landlock_version() else None,
         seccomp=True,
-        niceness=15,  # the container's processes share one processor, whoever has which priority
         signals=kernel.landlock_version() >= 6,
         program="/envsuite/code/program.py" if spec.program else None,
         scratch="/scratch",

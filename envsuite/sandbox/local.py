@@ -55,7 +55,6 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "rules": None,  # Landlock: {"listed", "read", "write"}
         "sealed": [],  # files that each run hides under an empty one, with `namespaces`
         "seccomp": False,
-        "niceness": 0,  # added to that of the zygote, which must get a processor to end its runs
         "sockets": "all" if spec.sockets else "none",  # or "pairs"; see `inside.system_calls`
         "signals": True,
         "watches": True,  # the run may ask the kernel to report changes to files

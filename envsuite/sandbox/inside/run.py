@@ -13,7 +13,7 @@ from typing import Any
 from . import wire
 from .attributes import AttributeGuard
 from .child import ERROR, OUTPUT, VALUE
-from .family import descendants
+from .family import CROWD, descendants, give_way
 from .usage import (
     ProcessMemory,
     UncollectedTime,
@@ -65,7 +65,7 @@ class SandboxRun:
     peak: float = 0.0
     """largest memory seen beyond the baseline [bytes]"""
     excused: bool = True
-    """False once processor time of the run was lost: then all its time counts"""
+    """False once processor time of the run was lost, or it had a crowd of processes: then all its time counts"""
     uncollected: UncollectedTime = field(default_factory=UncollectedTime)
 
     def watch(self, limits: dict[str, float], message: bytes | bytearray = b"") -> dict[str, Any]:
@@ -133,6 +133,9 @@ class SandboxRun:
                 looked, used = time.monotonic(), time.process_time()
                 if looked >= next_look:
                     pids = descendants()
+                    if len(pids) > CROWD:
+                        self.excused = False
+                        give_way(pids)
                     allowed_memory = limits["memory_mb"] * 1e6
                     self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
                     if self.peak > allowed_memory:
