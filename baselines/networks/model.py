@@ -268,11 +268,14 @@ class Model:
         tensors = self.lm.state_dict().items()
         return {name: fsdp.unsharded(tensor) for name, tensor in tensors if not adapter or name in trained}
 
-    def save(self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False) -> None:
+    def save(
+        self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False, untied: bool = False
+    ) -> None:
         """Writes a plain Hugging Face folder with LoRA merged, or with `adapter` only LoRA's
         adapter for peft.
 
-        `weights` is the result of `gathered_state(adapter)`.
+        `weights` is the result of `gathered_state(adapter)`. With `untied` an output head that shares
+        the embedding's weights is written too, as a copy.
         """
         with model_files.quiet():
             if adapter:
@@ -280,10 +283,11 @@ class Model:
                 self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
             lm = self.lm if weights is None else self._unsharded(weights)
-            if self.config.lora_rank:
-                lm.get_base_model().save_pretrained(folder, state_dict=merged_state(lm))
-            else:
-                lm.save_pretrained(folder)
+            base = lm.get_base_model() if self.config.lora_rank else lm
+            state = merged_state(lm) if self.config.lora_rank else lm.state_dict() if untied else None
+            if untied and state is not None:
+                state = {**state, **_tied_head(base, state)}
+            base.save_pretrained(folder, state_dict=state)
         self.tokenizer.save_pretrained(folder)
 
     def _unsharded(self, weights: dict[str, Tensor]) -> Any:
@@ -332,6 +336,14 @@ class Model:
     @staticmethod
     def _trained_names(module: nn.Module) -> list[str]:
         return [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+
+
+def _tied_head(lm: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns a copy of the output head's weights by name, if they are the embedding's; else {}."""
+    head, embedding = lm.get_output_embeddings().weight, lm.get_input_embeddings().weight
+    names = {name for name, parameter in lm.named_parameters(remove_duplicate=False) if parameter is head}
+    own = {name for name, parameter in lm.base_model.named_parameters(lm.base_model_prefix) if parameter is head}
+    return {name: state[name].clone() for name in names - own} if head is embedding else {}
 
 
 def _named(names: list[str], weights: MasterWeights) -> dict[str, Tensor]:
