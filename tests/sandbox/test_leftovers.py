@@ -142,7 +142,20 @@ def owners_of(family):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_evaluation_leaves_no_container(number, place):
     working("docker")
-    words = ["-m", "random", "-e", "SWEGym-easy", "-n", "50", "-c", "2", "--num-workers", "2", "--set", "sandbox=docker"]
+    words = [
+        "-m",
+        "random",
+        "-e",
+        "SWEGym-easy",
+        "-n",
+        "50",
+        "-c",
+        "2",
+        "--num-workers",
+        "2",
+        "--set",
+        "sandbox=docker",
+    ]
     running = subprocess.Popen(
         [sys.executable, "-m", "harness.cli.eval", *words, "-o", place / "runs"],
         stderr=subprocess.PIPE,
