@@ -16,13 +16,14 @@ from torch import Tensor
 
 from baselines.distributed import fsdp
 from baselines.networks.model import Model
+from baselines.networks.packing import VARLEN
 from baselines.recipe import SHIPPED, Recipe
 from baselines.train import CONCURRENT
 from envsuite.errors import UsageError
 from harness.lm import model_files
 
 PLAYING = ("gathered to play", "rollout's keys and values", "prefix store")
-LEARNING = ("gathered to learn", "gradients", "activations", "logits")
+LEARNING = ("gathered to learn", "gradients", "activations", "packing's mask", "logits")
 SNAPSHOT = "copy that plays"
 """With async_level = 1: playing and learning take place at once."""
 LOADING = "before it is sharded"
@@ -124,8 +125,10 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     cache = float(concurrent * length * 2 * layers * config.num_key_value_heads * head * itemsize)
     plays = not recipe.generation.base_url
     reuses = recipe.prompting.history != 0 or recipe.acting.scores_commands
+    masked = recipe.model.packing and recipe.model.attention not in VARLEN
     return {
         "activations": float(rows * length * stored),
+        "packing's mask": float(rows * length**2 * (1 if recipe.model.attention == "sdpa" else itemsize) * masked),
         "logits": float(positions * config.vocab_size * 2 * itemsize),
         "rollout's keys and values": cache if plays else 0.0,
         "prefix store": min(cache, recipe.acting.cache_gb * 2**30) if plays and reuses else 0.0,

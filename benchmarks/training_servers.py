@@ -220,12 +220,11 @@ def _page(steps: dict[str, dict[str, Any]]) -> str:
 def _notes(steps: dict[str, dict[str, Any]]) -> Sequence[str]:
     """Returns sentences about the steps that ran."""
     notes = []
-    if "message" in steps.get("reload", {}):
+    if "updates" in steps.get("reload", {}):
         notes.append(
-            "`reload`: the server answered that the weights were loaded, and the comparison of log-probs found\n"
-            "after the first update that they were not. vLLM's log says `ParallelLMHead: Failed to load weights`.\n"
-            "In this model the output head shares the embedding's weights, which is the likely cause; `lora` is not\n"
-            "affected."
+            "In `reload`, the model's output head shares the embedding's weights. vLLM's CPU build computes with a\n"
+            "packed copy of the head, which it renews only where the head is among the weights: the trainer writes\n"
+            "it too."
         )
     if "updates" in steps.get("lora-ahead", {}):
         kl = ", ".join(f"{value:.1e}" for value in steps["lora-ahead"]["behaviour_kl"])

@@ -20,6 +20,7 @@ from envsuite.envs.swegym.mined.releases import check_licence, obtain
 from envsuite.envs.swegym.published import places, repos
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, UsageError
+from harness.cli import envs
 from harness.mining import command
 from tests.envs import little
 
@@ -379,3 +380,23 @@ def test_the_levels_of_the_menu_share_the_list_out():
         registry.panel(registry.TASKS["SWEGym-mined-easy-v0"], package=("nosuch",))
     with pytest.raises(UsageError, match="one at a time"):
         registry.panel(registry.TASKS["SWEGym-mined-easy-v0"], tasks="somewhere")
+
+
+@pytest.mark.parametrize("level", library.LEVELS)
+def test_a_preview_needs_the_record_alone(level, tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+    env = registry.build(f"SWEGym-mined-{level}-v0")
+    try:
+        name = env.panel.games[0]
+        text, info = env.preview(seed=0)
+        assert text == info["objective"] == library.mined_tasks()[name].statement(env.settings.statement)
+        assert info["labels"]["instance"] == name
+        assert not (tmp_path / "swegym").exists()
+    finally:
+        env.close()
+
+
+def test_a_card_of_a_mined_task_shows_the_levels_of_mined_tasks(capsys):
+    envs._main(["SWEGym-mined-easy-v0", "--card"])
+    shown = capsys.readouterr().out
+    assert "'mined': 'hard'" in shown and "'bugs'" not in shown
