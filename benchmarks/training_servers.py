@@ -255,8 +255,8 @@ def _notes(steps: dict[str, dict[str, Any]]) -> Sequence[str]:
         )
     if "updates" in steps.get("colocated", {}):
         notes.append(
-            "`colocated` ran vLLM's engine in the trainer's process and handed the weights over in memory. vLLM's CPU build\n"
-            "cannot sleep: it stayed awake during the updates."
+            "`colocated` ran vLLM's engine in the trainer's process and handed the weights over in memory.\n"
+            "vLLM's CPU build cannot sleep: it stayed awake during the updates."
         )
     if "updates" in steps.get("lora-ahead", {}):
         kl = ", ".join(f"{value:.1e}" for value in steps["lora-ahead"]["behaviour_kl"])
