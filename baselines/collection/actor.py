@@ -18,7 +18,7 @@ from harness.types import Prompt, Reply, Trajectory
 from harness.waiting import Forwarding
 
 if TYPE_CHECKING:
-    from baselines.collection.colocated import Engine
+    from baselines.collection.colocated import VLLMEngine
     from harness.policies.tokens import TokensPolicy
 
 
@@ -44,7 +44,7 @@ class Actor(Forwarding):
         prompting: Prompting,
         temperature: float,
         servers: dict[str, Any] | None = None,
-        engine: Engine | None = None,
+        engine: VLLMEngine | None = None,
     ) -> None:
         self.prompting, self.model, self._stopped = prompting, model, False
         model.lm.eval()

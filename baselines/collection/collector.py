@@ -12,7 +12,7 @@ from typing import Any
 
 from baselines.collection import fixed_turns
 from baselines.collection.actor import Actor
-from baselines.collection.colocated import Engine
+from baselines.collection.colocated import VLLMEngine
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.resampling import replace_flat_groups
 from baselines.collection.rewards import adjusted
@@ -67,7 +67,7 @@ class Collector:
         self.environments = environments or EnvCache()
         self.owns_environments = environments is None
         self.servers = Servers(recipe, folder) if recipe.generation.base_url else None
-        self.engine: Engine | None = None
+        self.engine: VLLMEngine | None = None
 
     def close(self) -> None:
         """Closes environments and servers."""
@@ -220,7 +220,7 @@ class Collector:
             self.servers.load(self.model)
             options = self.servers.options
         elif self.recipe.generation.engine:
-            self.engine = self.engine or Engine(self.recipe, self.model)
+            self.engine = self.engine or VLLMEngine(self.recipe, self.model)
             self.engine.load(self.model)
         temperature = acting.temperature if temperature is None else temperature
         return Actor(player or self.model, acting, self.recipe.prompting, temperature, options, self.engine)

@@ -21,7 +21,7 @@ from harness.lm import model_files
 from harness.lm.decode import Decoder, Job, Settings, TextOf
 
 
-class Engine:
+class VLLMEngine:
     """vLLM with one model, whose weights are replaced before each rollout."""
 
     def __init__(self, recipe: Recipe, model: Model) -> None:
@@ -72,15 +72,15 @@ class Engine:
 
     def decoder(self, settings: Settings, text_of: TextOf) -> Decoder:
         """Returns a decoder that has this engine sample."""
-        return EngineDecoder(self, settings)
+        return VLLMDecoder(self, settings)
 
 
-class EngineDecoder:
-    """Decodes jobs with an `Engine`, which batches them itself."""
+class VLLMDecoder:
+    """Decodes jobs with an `VLLMEngine`, which batches them itself."""
 
     max_rows = 2**31
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: VLLMEngine, settings: Settings) -> None:
         self.engine, self.settings = engine, settings
         self._jobs: dict[str, Job] = {}
         self._names = (f"{id(self)}-{number}" for number in itertools.count())

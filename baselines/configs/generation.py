@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from baselines.configs.ranges import Natural, Positive, PositiveShare
 from envsuite.errors import UsageError
 from envsuite.escaping import public_url
-
-if TYPE_CHECKING:
-    from baselines.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Generation:
         """The servers' addresses without passwords."""
         return ",".join(public_url(url.strip()) for url in self.base_url.split(","))
 
-    def validate(self, recipe: Recipe) -> None:
+    def validate(self, recipe: Any) -> None:
         """Rejects combinations of settings that cannot work. Raises UsageError."""
         if not self.elsewhere:
             return
@@ -76,7 +73,7 @@ class Generation:
                 "generation.sync = 'disk'."
             )
 
-    def _validate_engine(self, recipe: Recipe) -> None:
+    def _validate_engine(self, recipe: Any) -> None:
         """Rejects an engine beside what would use its memory or its weights at the same time."""
         others = {
             "generation.base_url": self.public_url if self.base_url else "",
