@@ -82,7 +82,7 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int
     if recipe.async_level:
         parts[SNAPSHOT] = _bytes(actor)
     if recipe.fsdp and processes > 1:
-        parts = _sharded(parts, model, processes, plays=not recipe.generation.base_url)
+        parts = _sharded(parts, model, processes, plays=not recipe.generation.elsewhere)
     return {**parts, **_working_memory(recipe, config.get_text_config(), kind, processes)}
 
 
@@ -123,7 +123,7 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     positions = rows * min(length, recipe.acting.max_tokens) if turns else rows * length
     concurrent = min(CONCURRENT, -(-recipe.episodes // processes))
     cache = float(concurrent * length * 2 * layers * config.num_key_value_heads * head * itemsize)
-    plays = not recipe.generation.base_url
+    plays = not recipe.generation.elsewhere
     reuses = recipe.prompting.history != 0 or recipe.acting.scores_commands
     masked = recipe.model.packing and recipe.model.attention not in VARLEN
     return {

@@ -7,7 +7,8 @@ tokens. Weights are random (or, with `--size smollm2-135m`, a real model's) and 
 call. So that TRL's episodes have several turns too, each of its replies counts as a call of the tool with
 the reply's text; the environment answers that it does not understand it. No KL term on either side.
 Prompts differ in some words, since TRL declares the tool by the chat template: compare tokens per
-second. Seconds are CPU seconds of this process on one core (`time.process_time`), without the first step.
+second. Seconds are CPU seconds of this process on one core (`time.process_time`), without the first step if there
+are several.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class Shape:
     episodes: int
     group: int
     turns: int
+
+    def mean(self, seconds: list[float]) -> float:
+        """Returns the mean over the steps after the first, or the first if there is no other."""
+        measured = seconds[1:] or seconds
+        return sum(measured) / len(measured)
 
 
 def network(folder: Path, size: str) -> tuple[Any, Any]:
@@ -134,8 +140,8 @@ def theirs(model: Any, tokenizer: Any, shape: Shape, folder: Path) -> tuple[floa
     )
     trainer.rollouts = []
     trainer.train()
-    rolled = sum(trainer.rollouts[1:]) / (shape.steps - 1)
-    return rolled, sum(clock.steps[1:]) / (shape.steps - 1) - rolled, *trainer.tokens  # a step includes its rollout
+    rolled = shape.mean(trainer.rollouts)
+    return rolled, shape.mean(clock.steps) - rolled, *trainer.tokens  # a step includes its rollout
 
 
 def ours(lm: Any, tokenizer: Any, shape: Shape) -> tuple[float, float, int, int]:
@@ -159,7 +165,7 @@ def ours(lm: Any, tokenizer: Any, shape: Shape) -> tuple[float, float, int, int]
         began = time.process_time()
         grpo.update(UpdateInput(model, optimisers, runs, config, generator))
         updated.append(time.process_time() - began)
-    return sum(rolled[1:]) / (shape.steps - 1), sum(updated[1:]) / (shape.steps - 1), sampled, read
+    return shape.mean(rolled), shape.mean(updated), sampled, read
 
 
 def main() -> None:

@@ -268,6 +268,14 @@ class Model:
         tensors = self.lm.state_dict().items()
         return {name: fsdp.unsharded(tensor) for name, tensor in tensors if not adapter or name in trained}
 
+    def all_weights(self, lm: Any = None) -> dict[str, Tensor]:
+        """Returns the actor's weights by their names in a checkpoint, with LoRA merged; a head that
+        shares the embedding's weights is included as a copy. The others are the actor's own."""
+        lm = self.lm if lm is None else lm
+        base = lm.get_base_model() if self.config.lora_rank else lm
+        state = merged_state(lm) if self.config.lora_rank else base.state_dict()
+        return {**state, **_tied_head(base, state)}
+
     def save(
         self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False, untied: bool = False
     ) -> None:
@@ -284,10 +292,8 @@ class Model:
                 return
             lm = self.lm if weights is None else self._unsharded(weights)
             base = lm.get_base_model() if self.config.lora_rank else lm
-            state = merged_state(lm) if self.config.lora_rank else lm.state_dict() if untied else None
-            if untied and state is not None:
-                state = {**state, **_tied_head(base, state)}
-            base.save_pretrained(folder, state_dict=state)
+            state = merged_state(lm) if self.config.lora_rank else None
+            base.save_pretrained(folder, state_dict=self.all_weights(lm) if untied else state)
         self.tokenizer.save_pretrained(folder)
 
     def _unsharded(self, weights: dict[str, Tensor]) -> Any:

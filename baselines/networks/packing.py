@@ -24,7 +24,7 @@ TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """The input of a forward pass."""
 
     ids: Tensor  # [R, W]
@@ -58,7 +58,7 @@ def fill_bins(lengths: list[int], capacity: int) -> tuple[list[int], list[int], 
 
 def lay_out(
     ids: Tensor, lengths: list[int], row: Tensor, column: Tensor, first: int, kernel: str, dtype: torch.dtype
-) -> Layout:
+) -> RowLayout:
     """Packs rows [U, L] of these lengths, from column `first` on: all of them continue the same prefix
     of `first` tokens.
 
@@ -82,7 +82,7 @@ def lay_out(
         sequence = torch.full((count, width), -1, device=device)  # padding attends to itself: no row of a mask is empty
         sequence[where] = source
         mask = _block_diagonal(sequence, first, kernel, dtype)
-    return Layout(packed, mask, positions, place[row], start[row] + column - first)
+    return RowLayout(packed, mask, positions, place[row], start[row] + column - first)
 
 
 def _block_diagonal(sequence: Tensor, first: int, kernel: str, dtype: torch.dtype) -> Tensor:

@@ -24,7 +24,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from baselines.batch import AllowedTokens
 from baselines.distributed.fsdp import is_sharded
-from baselines.networks.packing import VARLEN, Layout, lay_out
+from baselines.networks.packing import VARLEN, RowLayout, lay_out
 from harness.lm.cache import can_reuse
 
 MIN_PREFIX = 16
@@ -118,7 +118,7 @@ class _Places:
     column: Tensor
     active = False
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: RowLayout) -> None:
         self.row, self.column, self.active = layout.row, layout.column, True
 
 
@@ -152,7 +152,7 @@ def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], places: _
         lengths = rows.valid.sum(1).tolist()
         layout = lay_out(rows.ids, lengths, rows.row, rows.column, first, kernel, module.dtype)
     else:
-        layout = Layout(rows.ids[:, first:], rows.valid.long(), None, rows.row, rows.column - first)
+        layout = RowLayout(rows.ids[:, first:], rows.valid.long(), None, rows.row, rows.column - first)
     cache = None
     if first:
         cache = DynamicCache()
