@@ -55,6 +55,8 @@ class SandboxRun:
     folders: list[str]
     baseline: ProcessMemory
     """memory of the zygote, which a fork shares"""
+    uid: int | None = None
+    """user of the run's processes, None if it is the zygote's"""
     guard: AttributeGuard | None = None
     stdin: int | None = None
     """where the turns of a dialogue are written"""
@@ -135,7 +137,7 @@ class SandboxRun:
                     pids = descendants()
                     if len(pids) > CROWD:
                         self.excused = False
-                        give_way(pids)
+                        give_way(pids, self.uid)
                     allowed_memory = limits["memory_mb"] * 1e6
                     self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
                     if self.peak > allowed_memory:
