@@ -141,7 +141,7 @@ def terms_of(note: str, avoid: set[str]) -> list[str]:
     terms = []
     note = re.sub(
         r"https?://\S+|\bwww\.\S+|`[^`]*`_+", " ", note
-    )  # addresses; links of reStructuredText, as to authors
+    )  # addresses, links to authors
     for code, word in _TERM.findall(note):
         term = (code or word).strip()
         if term and not avoid & set(re.findall(r"\w+", term)) and not term.startswith(("http", "#", "@")):
