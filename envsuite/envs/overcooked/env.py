@@ -211,8 +211,10 @@ class OvercookedEnv(TextEnv):
             discounted -= paper * cost * PAPER_SUMS[steps]
             factor = discount**steps
             paper *= PAPER_GAMMA**steps
+        self.skipped_steps, gains = steps, list[float]()
         while sim.macro[0] is not None if single else not self._needs_command(rng, steps):
             gain = sim.tick() - cost
+            gains.append(gain)
             total += factor * gain
             plain += gain
             discounted += paper * gain
@@ -222,8 +224,7 @@ class OvercookedEnv(TextEnv):
             self.chopped += sim.chopped_now
             self.wrong += sim.wrong_now
         self.plain_return, self.discounted_return = plain, discounted
-        self.time += steps
-        self.primitive_steps = steps
+        self.time, self.primitive_steps, self.step_gains = self.time + steps, steps, gains
         return total
 
     def _needs_command(self, rng: np.random.Generator | None, elapsed: int) -> bool:
