@@ -41,6 +41,8 @@ LEFT_OUT = {
     "pypi__ftfy-6.2.0-0a4c7536": "its text does not give the value of the test's parameter",
     "pypi__validators-0.36.0-26088572": "its text does not give the value of the test's parameter",
     "pypi__validators-0.36.0-9e5b20d0": "its text does not give the value of the test's parameter",
+    "pypi__packageurl-python-0.17.4-097eba03": "its text does not give the value of the test's parameter",
+    "pypi__glom-24.11.0-55aa696d": "its text names an option and does not say what it does",
     "pypi__multipart-2.0.0-96ee2704": "its text names a missing function and does not specify it",
 }
 """instances that were kept by the miner and are not shipped, after a person has read their texts"""

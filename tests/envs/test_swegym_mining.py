@@ -212,6 +212,10 @@ def test_a_text_with_a_sentence_of_the_changelog_is_noticed():
     assert issue.copied_words("So the parser now accepts empty lines between parts.", [note]).startswith("the parser")
 
 
+def test_authors_that_a_changelog_links_to_are_no_terms():
+    assert issue.terms_of("Fix ``drop_while`` for iterators. Thanks `Ada L`_!", {"chunk"}) == ["drop_while"]
+
+
 def test_an_error_with_a_name_of_its_own_is_said_to_be_raised():
     files = {"tests/test_m.py": "def test_a():\n    value = 1\n    m.f(value)\n"}
     symptom = Symptom("tests/test_m.py::test_a", "m.f(value)", "m.errors.Invalid: no number")
