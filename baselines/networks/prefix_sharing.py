@@ -76,9 +76,16 @@ def distinct_rows(
     rows = keys[:, :width]
     positions = torch.zeros(rows.shape, dtype=torch.long).index_add_(0, source, scored.long())[:, 1:]
     row, column = positions.nonzero(as_tuple=True)
-    distinct = (tensor.to(device) for tensor in (rows.clamp(min=0), rows >= 0, row, column, source))
     sets = None if allowed is None else allowed.sets[keys[:, width:][row, column + 1]].to(device)
-    return DistinctRows(*distinct, sets=sets, packing=packing)
+    return DistinctRows(
+        ids=rows.clamp(min=0).to(device),
+        valid=(rows >= 0).to(device),
+        row=row.to(device),
+        column=column.to(device),
+        source=source.to(device),
+        sets=sets,
+        packing=packing,
+    )
 
 
 def shared_prefix(rows: DistinctRows) -> int:
