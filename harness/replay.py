@@ -17,7 +17,7 @@ from envsuite.errors import UnknownTask
 from envsuite.types import StopReason, knobs_json
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, open_slots
-from harness.policies import make_policy
+from harness.policies import is_model, make_policy, member
 from harness.policies.recorded import ReplayPolicy
 from harness.records import Key, Record, is_broken
 from harness.rollout.loop import rollout
@@ -133,6 +133,8 @@ def _call_difference(record: Record, run: Trajectory, folder: RunFolder | None) 
     if not prompting.declares_tools:
         return ""
     for number, step in enumerate(record["steps"]):
+        if not is_model(member(record["model"], step.get("agent", 0))):
+            continue
         text, calls = reply_text(step), reply_calls(step)
         written = prompting.parse(text, (), run.tools, number).calls
         apart = calls and not {call.id for call in calls} & {call.id for call in written}  # the server's own ids
@@ -161,9 +163,10 @@ def first_difference(stored: Record, again: Record) -> str:
         if stored[field] != again[field]:
             return f"{field}: stored {shortened(stored[field])}, replayed {shortened(again[field])}"
     for turn, (step, replayed) in enumerate(zip(stored["steps"], again["steps"], strict=False), 1):
-        for field in ("commands", "observation", "reward"):
-            if step[field] != replayed[field]:
-                return f"turn {turn}, {field}: stored {shortened(step[field])}, replayed {shortened(replayed[field])}"
+        for field in ("agent", "commands", "observation", "reward"):
+            before, after = step.get(field), replayed.get(field)
+            if before != after:
+                return f"turn {turn}, {field}: stored {shortened(before)}, replayed {shortened(after)}"
         # A protocol plays a command of its own for a reply it cannot read; the replay gets that command as a good one.
         substitute = "reply" in step and step["commands"] and step["fault"] in UNREADABLE
         if not substitute and SAME_FAULT.get(step["fault"], step["fault"]) != replayed["fault"]:

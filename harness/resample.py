@@ -211,7 +211,9 @@ def _prompts(
                 f"{file}: seed {record['seed']} attempt {record['attempt']} does not replay ({difference}): "
                 "see envsuite-replay --check."
             )
-        prompts[records.key_of(record)] = hash_chain.replayed_prompts(run, config.prompting, folder.parses)
+        prompts[records.key_of(record)] = hash_chain.replayed_prompts(
+            run, config.prompting, folder.parses, record["model"]
+        )
     # Without a key, no prompt reuses what was computed for another one.
     return [prompts[records.key_of(record)][turn]._replace(key="") for record, turn in drawn]
 

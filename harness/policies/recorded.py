@@ -52,6 +52,8 @@ class ReplayPolicy:
                 f"{self.name} has no episode of {task} with seed {seed}, attempt {attempt} and these knobs: "
                 "replay the same tasks and seeds that were recorded."
             )
+        if prompt.agent:
+            steps = [step for step in steps if step.get("agent") == prompt.agent]
         if prompt.turn >= len(steps):
             return Reply("", commands=(), finish_reason="context" if prompt.episode.key in self._stopped else "stop")
         step = steps[prompt.turn]

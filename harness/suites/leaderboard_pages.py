@@ -11,7 +11,7 @@ from harness.generalization import grids
 from harness.prompting import protocols
 from harness.stats.summary import Summary, number, percent
 from harness.suites import certificates, suites
-from harness.suites.leaderboards import COMPUTED, Board, EntryKey, protocol_of, read
+from harness.suites.leaderboards import ENDS, Board, EntryKey, protocol_of, read
 
 INDEX = """# Leaderboards
 
@@ -151,8 +151,8 @@ def index(boards: Sequence[Board]) -> str:
 
 def _index_row(board: Board, task: str, knobs: str) -> str:
     scores = {key[2]: board.summaries[key]["success"] for key in board.entries if key[:2] == (task, knobs)}
-    floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in COMPUTED)
-    models = {name: score for name, score in scores.items() if name not in COMPUTED}
+    floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in ENDS)
+    models = {name: score for name, score in scores.items() if name not in board.computed}
     best = max(sorted(models), key=lambda name: models[name]["value"] or 0.0, default=None)
     leader = f"{markdown(best)}: {percent(models[best])}" if best else "none yet"
     link = f"[{board.suite}]({board.suite}/README.md)"
