@@ -14,7 +14,7 @@ from envsuite.cache import write_atomically
 from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
-from harness.cli import crossplay
+from harness.cli.common import crossplay
 from harness.cli.common.flags import Parser, add_options, execution, run_request
 from harness.cli.common.paper_tables import as_json, as_markdown, as_table
 from harness.cli.common.players import Players, play

@@ -30,7 +30,7 @@ def matrix(summaries: Mapping[str, Summary], metric: str, show: Callable[[Any], 
     """
     cells = {pair: summary for name, summary in summaries.items() if (pair := pair_of(name)) is not None}
     firsts, others = _ordered(pair[0] for pair in cells), _ordered(pair[1] for pair in cells)
-    rows = [["first cook \\ others", *others]]
+    rows = [["first cook / others", *others]]
     for first in firsts:
         found = [cells.get((first, other)) for other in others]
         rows.append([first, *[_cell(summary, metric, show) if summary else "–" for summary in found]])
@@ -49,6 +49,7 @@ def _cell(summary: Summary, metric: str, show: Callable[[Any], str]) -> str:
 
 
 def as_markdown(rows: Sequence[Sequence[str]], escape: Callable[[object], str]) -> list[str]:
-    """Returns the lines of a matrix as a Markdown table."""
-    head, *body = [[escape(cell) for cell in row] for row in rows]
+    """Returns the lines of a matrix as a Markdown table; `escape` is applied to the players' names."""
+    head = [escape(player) for player in rows[0]]
+    body = [[escape(row[0]), *row[1:]] for row in rows[1:]]
     return [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1), *(f"| {' | '.join(row)} |" for row in body)]
