@@ -16,13 +16,14 @@ from torch import Tensor
 
 from baselines.distributed import fsdp
 from baselines.networks.model import Model
+from baselines.networks.packing import VARLEN
 from baselines.recipe import SHIPPED, Recipe
 from baselines.train import CONCURRENT
 from envsuite.errors import UsageError
 from harness.lm import model_files
 
 PLAYING = ("gathered to play", "rollout's keys and values", "prefix store")
-LEARNING = ("gathered to learn", "gradients", "activations", "logits")
+LEARNING = ("gathered to learn", "gradients", "activations", "packing's mask", "logits")
 SNAPSHOT = "copy that plays"
 """With async_level = 1: playing and learning take place at once."""
 LOADING = "before it is sharded"
@@ -81,7 +82,7 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int
     if recipe.async_level:
         parts[SNAPSHOT] = _bytes(actor)
     if recipe.fsdp and processes > 1:
-        parts = _sharded(parts, model, processes, plays=not recipe.generation.base_url)
+        parts = _sharded(parts, model, processes, plays=not recipe.generation.elsewhere)
     return {**parts, **_working_memory(recipe, config.get_text_config(), kind, processes)}
 
 
@@ -122,10 +123,12 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     positions = rows * min(length, recipe.acting.max_tokens) if turns else rows * length
     concurrent = min(CONCURRENT, -(-recipe.episodes // processes))
     cache = float(concurrent * length * 2 * layers * config.num_key_value_heads * head * itemsize)
-    plays = not recipe.generation.base_url
+    plays = not recipe.generation.elsewhere
     reuses = recipe.prompting.history != 0 or recipe.acting.scores_commands
+    masked = recipe.model.packing and recipe.model.attention not in VARLEN
     return {
         "activations": float(rows * length * stored),
+        "packing's mask": float(rows * length**2 * (1 if recipe.model.attention == "sdpa" else itemsize) * masked),
         "logits": float(positions * config.vocab_size * 2 * itemsize),
         "rollout's keys and values": cache if plays else 0.0,
         "prefix store": min(cache, recipe.acting.cache_gb * 2**30) if plays and reuses else 0.0,

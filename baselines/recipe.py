@@ -18,10 +18,10 @@ from typing import Annotated, Any, Literal
 
 from baselines import tables
 from baselines.configs import CONFIGS, ModelConfig, SFTConfig, UpdateConfig
-from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, Positive, PositiveShare, Range, Share
+from baselines.configs.generation import Generation
+from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, PositiveShare, Range, Share
 from baselines.logging import trackers
 from envsuite.errors import DataError, UsageError, did_you_mean
-from envsuite.escaping import public_url
 from envsuite.types import DEFAULT_SHAPING, RewardMode, Shaping
 from harness.prompting.prompting import Prompting
 
@@ -65,31 +65,6 @@ class RewardSettings:
     gate: Share = 0.0
     """Progression that an episode must reach for the rewards and penalties of its steps to count;
     below, only its last reward does (G-RA). 0: they always count."""
-
-
-@dataclass(frozen=True)
-class Generation:
-    """Model servers that generate in place of this process, and how they receive new weights (see
-    `servers.py`)."""
-
-    base_url: str = ""
-    """Addresses such as http://gpu1:8000/v1, separated by commas; '' generates in this process."""
-    sync: Literal["lora", "disk", "reload"] = "lora"
-    """lora: vLLM loads the adapter | disk: SGLang loads the whole model | reload: vLLM loads it."""
-    folder: str = ""
-    """Folder for the weights, which servers must see under the same path; '': in the run's folder.
-    """
-    tolerance: Positive = 0.05
-    """Largest mean difference between a server's and the trainer's log-probs in a batch, in nats per
-    token."""
-    checked: Natural = 16
-    """Replies of each server whose log-probs are compared, in every batch; 0: all."""
-    timeout: Positive = 300.0
-    """Seconds to wait for an answer."""
-    retries: Natural = 6
-    """Further attempts at a request that failed, each at the next server after a longer pause."""
-    api_key_var: str = ""
-    """Environment variable that holds the servers' key."""
 
 
 @dataclass(frozen=True)
@@ -297,8 +272,7 @@ def _validate(recipe: Recipe) -> None:
         )
     if recipe.async_level:
         _validate_asynchrony(recipe)
-    if recipe.generation.base_url:
-        _validate_generation(recipe)
+    recipe.generation.validate(recipe)
     for tracker in recipe.trackers:
         trackers.check(tracker)
 
@@ -357,26 +331,6 @@ def _validate_asynchrony(recipe: Recipe) -> None:
         )
 
 
-def _validate_generation(recipe: Recipe) -> None:
-    if recipe.acting.scores_commands:
-        raise UsageError(
-            f"acting.choose = {recipe.acting.choose!r} needs the model in this process, and generation.base_url = "
-            f"{_public(recipe.generation.base_url)!r} has servers generate: leave one of them out."
-        )
-    for word in recipe.generation.base_url.split(","):
-        if not word.strip().startswith(("http://", "https://")):
-            raise UsageError(
-                f"generation.base_url cannot be {_public(recipe.generation.base_url)!r}: it looks like "
-                f"http://localhost:8000/v1, "
-                "several separated by commas."
-            )
-    if recipe.generation.sync == "lora" and not recipe.model.lora_rank:
-        raise UsageError(
-            "generation.sync = 'lora' sends an adapter, and model.lora_rank is 0: set it (8), or use "
-            "generation.sync = 'disk'."
-        )
-
-
 def _value(text: str) -> Any:
     """Parses a value of the command line as TOML would; a bare word is a string."""
     try:
@@ -388,10 +342,5 @@ def _value(text: str) -> Any:
 def plain(recipe: Recipe) -> dict[str, Any]:
     """Returns the recipe as plain data with every default filled in, and without passwords: it is stored."""
     table: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(recipe)))
-    table["generation"]["base_url"] = _public(recipe.generation.base_url)
+    table["generation"]["base_url"] = recipe.generation.public_url
     return table
-
-
-def _public(base_url: str) -> str:
-    """Returns the servers' addresses without passwords."""
-    return ",".join(public_url(url.strip()) for url in base_url.split(","))

@@ -1,10 +1,10 @@
 """Mined instances of SWE-Gym: the yield of mining, the shipped list, and the verdicts of a sample.
 
-    `python -m benchmarks.swegym_mined [--mined FOLDER] [--sample 12] [--markdown FILE]`
+    `python -m benchmarks.swegym_mined [--mined FOLDER ...] [--sample 12] [--markdown FILE]`
 
-`--mined` reads the journal of `envsuite-swe mine`, writes the shipped list from it (at most 3 MB) and
-the yield per package (`benchmarks/swegym_mined.json`). Of a sample, drawn by the ids' hash, four
-submissions are graded as the environment grades them: the gold patch must resolve the record; no
+`--mined` reads the journals of `envsuite-swe mine`, adds their instances to the shipped list (at most 3 MB) and
+writes the yield per package (`benchmarks/swegym_mined.json`, a part per folder). Of a sample, drawn by the
+ids' hash, four submissions are graded as the environment grades them: the gold patch must resolve the record; no
 change, an empty line in a file of the gold patch, and the gold patch without its largest hunk must
 not. Exits with 1 otherwise.
 """
@@ -20,6 +20,7 @@ import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,30 @@ LEFT_OUT = {
     "pypi__ftfy-6.2.0-0a4c7536": "its text does not give the value of the test's parameter",
     "pypi__validators-0.36.0-26088572": "its text does not give the value of the test's parameter",
     "pypi__validators-0.36.0-9e5b20d0": "its text does not give the value of the test's parameter",
+    "pypi__packageurl-python-0.17.4-097eba03": "its text does not give the value of the test's parameter",
+    "pypi__glom-24.11.0-55aa696d": "its text names an option and does not say what it does",
     "pypi__multipart-2.0.0-96ee2704": "its text names a missing function and does not specify it",
 }
 """instances that were kept by the miner and are not shipped, after a person has read their texts"""
 SUBMISSIONS = ("gold patch", "no change", "empty line", "part of the gold patch")
 
 
-def ship(folder: Path) -> None:
-    """Writes the shipped list and the yields from a folder of `envsuite-swe mine`."""
-    journal = miner.MiningJournal(folder)
-    rows = [row for row in miner.records(journal.results) if row["instance_id"] not in LEFT_OUT]
-    while (size := library.write(rows)) > MOST_BYTES:
+def ship(folders: Sequence[Path]) -> None:
+    """Adds the instances of folders of `envsuite-swe mine` to the shipped list, and writes their yields."""
+    rounds = json.loads(YIELDS.read_text())
+    results = [miner.PairResult(row["repo"].partition("/")[2], records=[row]) for row in library.rows()]
+    for folder in folders:
+        mined = miner.MiningJournal(folder).results
+        partial = Counter(str(verdict) for result in mined for verdict in result.partial)
+        rounds[folder.resolve().name] = {"packages": miner.yields(mined), "partial": partial}
+        results += mined
+    rows = [row for row in miner.records(results) if row["instance_id"] not in LEFT_OUT]
+    while library.write(rows) > MOST_BYTES:
         largest = Counter(row["repo"] for row in rows).most_common(1)[0][0]
         rows.remove(max((row for row in rows if row["repo"] == largest), key=lambda row: len(json.dumps(row))))
     library.mined_tasks.cache_clear()
     write_licences()
-    yields = {
-        "packages": miner.yields(journal.results),
-        "partial": Counter(str(verdict) for result in journal.results for verdict in result.partial),
-        "bytes": size,
-    }
-    write_atomically(YIELDS, json.dumps(yields, indent=1) + "\n")
+    write_atomically(YIELDS, json.dumps(rounds, indent=1) + "\n")
 
 
 def write_licences() -> None:
@@ -157,25 +161,27 @@ def _draw(task: library.MinedTask) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mined", type=Path, help="folder of `envsuite-swe mine`")
+    parser.add_argument("--mined", type=Path, nargs="+", help="folders of `envsuite-swe mine`")
     parser.add_argument("--sample", type=int, default=12)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     if args.mined:
         ship(args.mined)
-    yields = json.loads(YIELDS.read_text())
+    rounds = json.loads(YIELDS.read_text()).values()
+    packages = [row for part in rounds for row in part["packages"]]
+    partial = [sum(part["partial"].get(verdict, 0) for part in rounds) for verdict in ("True", "False")]
     lines, right = verdicts(args.sample)
-    seconds = sum(row["seconds"] for row in yields["packages"])
-    kept = sum(row["kept"] for row in yields["packages"])
+    seconds = sum(row["seconds"] for row in packages)
+    kept = sum(row["kept"] for row in packages)
     rate = f"{kept * 3600 / seconds:.1f}" if seconds else "–"
     page = [
         *("## The list", "", *listed(), "", "## A sample, graded", "", *lines, ""),
-        *("## The yield", "", *yield_table(yields["packages"]), ""),
+        *("## The yield", "", *yield_table(packages), ""),
         f"{rate} instances per hour and worker, on a crowded machine. A part of the gold patch was graded for one "
-        f"candidate in three: {yields['partial'].get('True', 0)} of "
-        f"{yields['partial'].get('True', 0) + yields['partial'].get('False', 0)} resolve the record.",
+        f"candidate in three: {partial[0]} of "
+        f"{sum(partial)} resolve the record.",
         *("", "Kept by the miner and not shipped:", "", *(f"- {name}: {reason}" for name, reason in LEFT_OUT.items())),
-        *("", "All reasons:", "", *reasons_table(yields["packages"])),
+        *("", "All reasons:", "", *reasons_table(packages)),
     ]
     print("\n".join(page))
     if args.markdown and right:

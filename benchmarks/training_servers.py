@@ -9,6 +9,7 @@ SmolLM2-135M in float32 learns Market-v0 with GRPO, in steps:
     lora           an adapter of rank 4, loaded before each rollout
     lora-ahead     the same, played ahead (async_level = 1)
     killed         the server is killed in the second rollout; after a restart --resume ends the run
+    colocated      all weights, handed over in memory to vLLM in the trainer's own process, without a server
 
 The server is started for all weights and again for adapters, which need the first weights below them. Finished steps
 are kept in --output and not run again.
@@ -21,6 +22,7 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -39,7 +41,7 @@ FLAGS = ("--enable-lora", "--max-lora-rank", "16", "--logprobs-mode", "processed
 ENVIRONMENT = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_SERVER_DEV_MODE": "1"}
 TOLERANCE = 1e-3
 """Nats per token; both sides compute in float32."""
-Step = Callable[[ServerProcess, Path], dict[str, Any]]
+Step = Callable[[Any, Path], dict[str, Any]]
 KILLED_AFTER = 1.0
 """Seconds between the beginning of the second rollout and the kill."""
 
@@ -56,9 +58,11 @@ def main() -> int:
     running: ServerProcess | None = None
     try:
         for place, name in enumerate(missing):
-            if running is None or (name in ADAPTERS and missing[place - 1] not in ADAPTERS):
-                if running is not None:
-                    running.stop()
+            alone = STEPS[name] is _colocated
+            if running is not None and (alone or (name in ADAPTERS and missing[place - 1] not in ADAPTERS)):
+                running.stop()
+                running = None
+            if running is None and not alone:
                 log.unlink(missing_ok=True)
                 running = _started(log)
             _say(name)
@@ -179,11 +183,34 @@ def _killed(running: ServerProcess, work: Path) -> dict[str, Any]:
         again.stop()
 
 
+def colocated(folder: Path) -> None:
+    """Trains with vLLM's engine in this process; for the Python in which vLLM is installed."""
+    recipe = _recipe("", "reload", generation={"engine": "vllm", "tolerance": TOLERANCE})
+    _train(recipe, folder)
+
+
+def _colocated(_: ServerProcess | None, work: Path) -> dict[str, Any]:
+    """Runs `colocated` in vLLM's environment, which borrows from this one what it lacks."""
+    server = vllm(_say)
+    further = [str(Path(__file__).resolve().parent.parent), *(path for path in sys.path if "site-packages" in path)]
+    program = f"import sys, pathlib; sys.path += {further!r}; from benchmarks.training_servers import colocated; "
+    program += f"colocated(pathlib.Path({str(work)!r}))"
+    environment = {**os.environ, **server.environment}
+    environment.pop("PYTHONPATH", None)
+    began = time.monotonic()
+    with work.with_suffix(".log").open("w") as log:
+        done = subprocess.run([server.command[0], "-c", program], env=environment, stdout=log, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise EnvsuiteError(f"training with vLLM in one process failed: see {work.with_suffix('.log')}")
+    return _figures(work, began)
+
+
 STEPS: dict[str, Step] = {
     "reload": _hands_over("reload"),
     "lora": _hands_over("lora"),
     "lora-ahead": _hands_over("lora", async_level=1, updates=3),
     "killed": _killed,
+    "colocated": _colocated,
 }
 ADAPTERS = ("lora", "lora-ahead", "killed")
 
@@ -220,12 +247,16 @@ def _page(steps: dict[str, dict[str, Any]]) -> str:
 def _notes(steps: dict[str, dict[str, Any]]) -> Sequence[str]:
     """Returns sentences about the steps that ran."""
     notes = []
-    if "message" in steps.get("reload", {}):
+    if "updates" in steps.get("reload", {}):
         notes.append(
-            "`reload`: the server answered that the weights were loaded, and the comparison of log-probs found\n"
-            "after the first update that they were not. vLLM's log says `ParallelLMHead: Failed to load weights`.\n"
-            "In this model the output head shares the embedding's weights, which is the likely cause; `lora` is not\n"
-            "affected."
+            "In `reload`, the model's output head shares the embedding's weights. vLLM's CPU build computes with a\n"
+            "packed copy of the head, which it renews only where the head is among the weights: the trainer writes\n"
+            "it too."
+        )
+    if "updates" in steps.get("colocated", {}):
+        notes.append(
+            "`colocated` ran vLLM's engine in the trainer's process and handed the weights over in memory.\n"
+            "vLLM's CPU build cannot sleep: it stayed awake during the updates."
         )
     if "updates" in steps.get("lora-ahead", {}):
         kl = ", ".join(f"{value:.1e}" for value in steps["lora-ahead"]["behaviour_kl"])

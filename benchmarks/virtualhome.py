@@ -1,31 +1,26 @@
-"""Steps per second of VirtualHome in one process, text and offers included, beside a fixed pure-Python loop.
+"""Steps per second of VirtualHome, text and offers included: one environment beside the vector form.
 
-python -m benchmarks.virtualhome
+    python -m benchmarks.virtualhome
 
 A random player chooses among the offered commands; every step returns the full text and the list of offered commands,
 and resets are part of the time. Text of observations met before is remembered, which in the papers' tasks soon is all
-of it; households are new in every round. Times are CPU seconds of this process, best of several rounds, so that a busy
-machine shows in neither column. The loop is the yardstick: absolute figures vary with the machine, their ratio much
-less.
+of it; drawn homes are new in every episode. Times are CPU seconds of this process, best of several rounds. The fixed
+loop is the yardstick: absolute figures vary with the machine, their ratio much less.
 """
 
-import random
 import time
 
-from envsuite import registry
-from envsuite.core import TextEnv
+from benchmarks.vector_speed import GAMES, rates
 
 REFERENCE = 340  # steps/s of the published Food Preparation with text and resets (benchmarks/virtualhome.md)
-ROUNDS = 5
-TASKS = (
-    ("VirtualHome-food_preparation-v0", {}),
-    ("VirtualHome-entertainment-v0", {}),
-    ("VirtualHome-food_preparation-fixed-v0", {}),
-    ("VirtualHome-entertainment-fixed-v0", {}),
-    ("VirtualHome-easy-v0", {}),
-    ("VirtualHome-medium-v0", {}),
-    ("VirtualHome-hard-v0", {}),
+LOOPS = 5
+PUBLISHED = (
+    "VirtualHome-food_preparation-v0",
+    "VirtualHome-entertainment-v0",
+    "VirtualHome-food_preparation-fixed-v0",
+    "VirtualHome-entertainment-fixed-v0",
 )
+DRAWN = tuple(f"VirtualHome-{level}-v{version}" for version in (0, 1) for level in ("easy", "medium", "hard"))
 
 
 def loop(turns: int = 1_000_000) -> float:
@@ -38,30 +33,21 @@ def loop(turns: int = 1_000_000) -> float:
     return turns / (time.process_time() - began)
 
 
-def steps(env: TextEnv, count: int, turn: int) -> float:
-    """Returns steps per second of a random player, including resets; each round uses different seeds."""
-    choose = random.Random(turn).random
-    seed = turn * 1_000_000
-    began = time.process_time()
-    _, info = env.reset(seed=seed)
-    for _ in range(count):
-        offers = info["admissible_commands"]
-        _, _, terminated, truncated, info = env.step(offers[int(choose() * len(offers))])
-        if terminated or truncated:
-            seed += 1
-            _, info = env.reset(seed=seed)
-    return count / (time.process_time() - began)
-
-
 def main() -> None:
-    yardstick = max(loop() for _ in range(ROUNDS))
-    print(f"fixed loop: {yardstick / 1e6:.2f} million turns/s")
-    print(f"{'task':40} {'steps/s':>9} {'x 340':>7} {'steps per 1000 turns':>21}")
-    for task, knobs in TASKS:
-        env = registry.build(task, **knobs)
-        count = 20_000 if "paration" in task or "entertainment" in task else 5_000
-        rate = max(steps(env, count, turn) for turn in range(ROUNDS))
-        print(f"{task:40} {rate:9,.0f} {rate / REFERENCE:7.0f} {1000 * rate / yardstick:21.2f}", flush=True)
+    yardstick = max(loop() for _ in range(LOOPS))
+    print(f"Fixed loop: {yardstick / 1e6:.2f} million turns/s.\n")
+    print(
+        f"| task | one environment | vector form, {GAMES} games | ratio | vector form, empty table "
+        f"| one environment x {REFERENCE} | steps per 1000 turns |"
+    )
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    for task in (*PUBLISHED, *DRAWN):
+        published = task in PUBLISHED
+        measured = rates(task, {}, *((10_000, 400, 5) if published else (4_000, 25, 2)))
+        single = measured.single
+        print(
+            f"| {task} | {measured.cells()} | {single / REFERENCE:,.0f} | {1000 * single / yardstick:.2f} |", flush=True
+        )
 
 
 if __name__ == "__main__":

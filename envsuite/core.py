@@ -120,6 +120,13 @@ class TextEnv(gym.Env[str, str], ABC):
         info["labels"] = self.labels()
         return self._with_turns_left(text), info
 
+    def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
+        """Returns the first observation of `seed`, and an `info` with the objective, the commands and the labels.
+
+        Families whose reset is expensive override it. The episode is not for playing: call `reset` for that.
+        """
+        return self.reset(seed=seed, options={"attempt": 0})
+
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Runs the command `action`. Raises ResetNeeded after the end of an episode."""
         if self._over:
@@ -303,6 +310,11 @@ class TextEnv(gym.Env[str, str], ABC):
         0.001}.
         """
         return {}
+
+    @classmethod
+    def levels_of(cls, settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Returns the knob settings of the levels among which a task with these knobs is one."""
+        return cls.levels
 
     @classmethod
     def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:

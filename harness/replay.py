@@ -17,7 +17,7 @@ from envsuite.errors import UnknownTask
 from envsuite.types import StopReason, knobs_json
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, open_slots
-from harness.policies import is_model, make_policy, member
+from harness.policies import advice_kind, is_model, make_policy, member
 from harness.policies.recorded import ReplayPolicy
 from harness.records import Key, Record, is_broken
 from harness.rollout.loop import rollout
@@ -91,11 +91,15 @@ def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dic
 def replayed(
     file: Path, config: RunConfig, group: Sequence[Record], execution: Execution, again: bool = False
 ) -> Iterator[tuple[Record, Trajectory]]:
-    """Replays records of one task and model; with `again`, the policy itself plays new episodes."""
+    """Replays records of one task and model; with `again`, the policy itself plays new episodes.
+
+    Players without a model that play beside one in a team always play anew.
+    """
     knobs = knobs_json(config.knobs)
     by_key = {(config.task.id, knobs, record["seed"], record["attempt"]): record for record in group}
     stored = [{**record, "knobs": config.knobs} for record in by_key.values()]
-    policy = make_policy(config.model) if again else ReplayPolicy(str(file), stored, HARNESS_ENDS)
+    advised = advice_kind(group[0]["model"])
+    policy = make_policy(config.model) if again else ReplayPolicy(str(file), stored, HARNESS_ENDS, advised)
     episodes = [Episode(config.task, knobs, record["seed"], record["attempt"]) for record in stored]
     turns = {}
     for key, record in by_key.items():

@@ -18,6 +18,7 @@ from harness.types import Prompt, Reply, Trajectory
 from harness.waiting import Forwarding
 
 if TYPE_CHECKING:
+    from baselines.collection.colocated import VLLMEngine
     from harness.policies.tokens import TokensPolicy
 
 
@@ -30,7 +31,8 @@ class Actor(Forwarding):
     """Samples replies with the weights of a model or of a snapshot. Make a new one after every
     update.
 
-    `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`).
+    `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`);
+    `engine` generates in this process in place of the model.
     """
 
     name, advice_kind, deterministic = "actor", "", False
@@ -42,6 +44,7 @@ class Actor(Forwarding):
         prompting: Prompting,
         temperature: float,
         servers: dict[str, Any] | None = None,
+        engine: VLLMEngine | None = None,
     ) -> None:
         self.prompting, self.model, self._stopped = prompting, model, False
         model.lm.eval()
@@ -72,6 +75,7 @@ class Actor(Forwarding):
                 normalisation = "trie" if acting.choose == "trie" else acting.normalisation
                 self.policy = ScorePolicy.of(model.lm, model.tokenizer, normalisation=normalisation, **options)
             else:
+                options["decoder"] = None if engine is None else engine.decoder
                 self.policy = HFPolicy.of(model.lm, model.tokenizer, stop=prompting.stop, **options)
         self.template = self.policy.template
 

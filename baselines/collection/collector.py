@@ -12,6 +12,7 @@ from typing import Any
 
 from baselines.collection import fixed_turns
 from baselines.collection.actor import Actor
+from baselines.collection.colocated import VLLMEngine
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.resampling import replace_flat_groups
 from baselines.collection.rewards import adjusted
@@ -66,6 +67,7 @@ class Collector:
         self.environments = environments or EnvCache()
         self.owns_environments = environments is None
         self.servers = Servers(recipe, folder) if recipe.generation.base_url else None
+        self.engine: VLLMEngine | None = None
 
     def close(self) -> None:
         """Closes environments and servers."""
@@ -217,8 +219,11 @@ class Collector:
         if self.servers is not None:
             self.servers.load(self.model)
             options = self.servers.options
+        elif self.recipe.generation.engine:
+            self.engine = self.engine or VLLMEngine(self.recipe, self.model)
+            self.engine.load(self.model)
         temperature = acting.temperature if temperature is None else temperature
-        return Actor(player or self.model, acting, self.recipe.prompting, temperature, options)
+        return Actor(player or self.model, acting, self.recipe.prompting, temperature, options, self.engine)
 
     def _full_actor(self) -> contextlib.AbstractContextManager[None]:
         """Gathers the full actor for a local rollout; does nothing when servers generate."""
@@ -252,8 +257,8 @@ class Collector:
             self.servers.stale = True
 
     def server_gap(self, actor: Actor, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
-        """Returns for the log how far the servers' log-probs are from the actor's; {} without servers."""
-        if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
+        """Returns for the log how far log-probs of servers or an engine are from the actor's; {} without either."""
+        if not self.recipe.generation.elsewhere or not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
         return {"server_gap": server_gap(self.recipe, actor.model, runs, temperature)}
 

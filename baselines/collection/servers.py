@@ -10,8 +10,8 @@ There are three ways, `generation.sync`:
     disk     SGLang, `POST /update_weights_from_disk`: the whole model, with its cache flushed;
              answers name the version of their weights.
     reload   vLLM, `POST /collective_rpc` of `reload_weights` and `POST /reset_prefix_cache`: the
-             whole model, on a server in its development mode. With vLLM 0.32 this failed for a
-             model with tied embeddings, and `server_gap` found it.
+             whole model, on a server in its development mode. A head that shares the embedding's
+             weights is sent too: vLLM 0.32 does not renew its packed copy of the head otherwise.
 
 Whatever a server claims, the trainer's own log-probs of the sampled tokens must agree with the
 server's (`server_gap`). A server that cannot be reached is left out until the next weights, as long
@@ -95,11 +95,11 @@ class Servers:
             return
         previous, self._count = self.name, self._count + 1
         self.name = f"envsuite-{self._run}-{self._count}"
-        lora = self.settings.sync == "lora"
+        lora, untied = self.settings.sync == "lora", self.settings.sync == "reload"
         weights = model.gathered_state(adapter=lora)
         if collectives.first():
             self.folder.mkdir(parents=True, exist_ok=True)
-            checkpoints.export(self.folder / self.name, lambda path: model.save(path, weights, adapter=lora))
+            checkpoints.export(self.folder / self.name, lambda path: model.save(path, weights, lora, untied))
             try:
                 self.present = self._load_all()
             except DataError:

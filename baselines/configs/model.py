@@ -23,6 +23,9 @@ class ModelConfig:
     compile: Literal["", "inductor", "aot_eager"] = ""
     """torch.compile's backend for the blocks of actor and critic in an update; "": not compiled. aot_eager
     computes with the ordinary kernels and only tests the capture."""
+    packing: bool = False
+    """Rows of a micro-batch share rows of the forward pass, without padding between them. Refused for
+    models without full attention in every layer."""
     lora_rank: Natural = 0
     """0 trains every weight; POAD and TWOSOME use 8."""
     lora_alpha: Count = 16

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from baselines.networks.masters import EXACT, MasterWeights
-from baselines.networks.prefix_sharing import PackedRows, read_trunk
+from baselines.networks.prefix_sharing import DistinctRows, read_trunk
 
 
 class Critic(nn.Module):
@@ -43,9 +43,9 @@ class Critic(nn.Module):
         """Returns the values of hidden states. [P, H] -> [P]"""
         return self.head(features.to(self.head[-1].weight.dtype)).squeeze(-1)  # type: ignore[arg-type]
 
-    def forward(self, packed: PackedRows) -> Tensor:
-        """Returns the values at packed positions, for a critic with a trunk. [P]"""
-        return self.of_features(read_trunk(self.trunk, packed))
+    def forward(self, rows: DistinctRows) -> Tensor:
+        """Returns the values at the positions of `rows`, for a critic with a trunk. [P]"""
+        return self.of_features(read_trunk(self.trunk, rows))
 
     def target(self) -> Critic:
         """Returns an untrained copy, in float32 at least: bfloat16 would round away the steps by

@@ -26,7 +26,8 @@ from baselines.networks.critic import Critic
 from baselines.networks.logprobs import allowed_logprobs, token_logprobs
 from baselines.networks.lora import ADAPTER, add_adapter, merged_state, merged_weight
 from baselines.networks.masters import MasterWeights
-from baselines.networks.prefix_sharing import PackedRows, pack, read_head, set_checkpointing
+from baselines.networks.packing import check_packing
+from baselines.networks.prefix_sharing import DistinctRows, distinct_rows, read_head, set_checkpointing
 from baselines.networks.reference import Reference
 from envsuite.errors import UsageError
 from harness.lm import model_files
@@ -40,6 +41,8 @@ class Model:
     def __init__(self, lm: Any, tokenizer: Any, config: ModelConfig) -> None:
         if config.critic not in CRITICS:
             raise UsageError(f"critic cannot be {config.critic!r}: it is one of {', '.join(CRITICS)}.")
+        if config.packing:
+            check_packing(lm)
         torch.manual_seed(config.seed)
         self.config, self.tokenizer = config, tokenizer
         self.device = next(lm.parameters()).device
@@ -100,9 +103,9 @@ class Model:
         set_checkpointing(self.lm, self.config.gradient_checkpointing and torch.is_grad_enabled())
         if allowed is not None:
             sampled = allowed.index > 0
-        packed = pack(ids, valid, sampled, self.device, allowed)
+        rows = self._rows(ids, valid, sampled, allowed)
         with self._compiled.active():
-            return actor_logprobs(self.lm, packed, temperature, entropy_gradient)
+            return actor_logprobs(self.lm, rows, temperature, entropy_gradient)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
         """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B,
@@ -116,12 +119,17 @@ class Model:
     def _values(self, critic: Critic | None, ids: Tensor, valid: Tensor, sampled: Tensor | None) -> Tensor:
         if critic is None:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
-        packed = pack(ids, valid, sampled, self.device)
+        rows = self._rows(ids, valid, sampled)
         if critic.trunk is None:
-            return packed.spread(critic.of_features(self._reference_pass(packed, logits=False)[0])).cpu()
+            return rows.spread(critic.of_features(self._reference_pass(rows, logits=False)[0])).cpu()
         set_checkpointing(critic.trunk, self.config.gradient_checkpointing and torch.is_grad_enabled())
         with self._compiled_trunk.active() if critic is self.critic else contextlib.nullcontext():
-            return packed.spread(critic(packed)).cpu()
+            return rows.spread(critic(rows)).cpu()
+
+    def _rows(
+        self, ids: Tensor, valid: Tensor, sampled: Tensor | None, allowed: AllowedTokens | None = None
+    ) -> DistinctRows:
+        return distinct_rows(ids, valid, sampled, self.device, allowed, self.config.packing)
 
     @property
     def reads_features(self) -> bool:
@@ -138,10 +146,10 @@ class Model:
         allowed: AllowedTokens | None = None,
     ) -> Tensor:
         """Returns the log-probs of the reference, like `logprobs`. [B, L]"""
-        packed = pack(ids, valid, sampled if allowed is None else allowed.index > 0, self.device, allowed)
-        _, logits = self._reference_pass(packed, logits=True)
+        rows = self._rows(ids, valid, sampled if allowed is None else allowed.index > 0, allowed)
+        _, logits = self._reference_pass(rows, logits=True)
         assert logits is not None
-        return packed.spread(_normalised(logits, packed, temperature)[0]).cpu()
+        return rows.spread(_normalised(logits, rows, temperature)[0]).cpu()
 
     @torch.no_grad()
     def reference_features(
@@ -158,20 +166,20 @@ class Model:
 
         One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
         """
-        packed = pack(ids, valid, sampled, self.device, allowed)
-        hidden, logits = self._reference_pass(packed, logprobs)
+        rows = self._rows(ids, valid, sampled, allowed)
+        hidden, logits = self._reference_pass(rows, logprobs)
         row, column = sampled[:, 1:].nonzero(as_tuple=True)
-        numbers = packed.spread(torch.arange(len(packed.row), device=self.device)).cpu()
+        numbers = rows.spread(torch.arange(len(rows.row), device=self.device)).cpu()
         features = hidden.cpu()[numbers[row, column + 1]]
         if logits is None:
             return torch.zeros(ids.shape), features
-        return packed.spread(_normalised(logits, packed, temperature)[0]).cpu(), features
+        return rows.spread(_normalised(logits, rows, temperature)[0]).cpu(), features
 
     @torch.no_grad()
-    def _reference_pass(self, packed: PackedRows, logits: bool) -> tuple[Tensor, Tensor | None]:
+    def _reference_pass(self, rows: DistinctRows, logits: bool) -> tuple[Tensor, Tensor | None]:
         with self.reference.active() as lm:
             set_checkpointing(lm, False)
-            return read_head(lm, packed, logits)
+            return read_head(lm, rows, logits)
 
     # ---- Weights ----
 
@@ -260,11 +268,22 @@ class Model:
         tensors = self.lm.state_dict().items()
         return {name: fsdp.unsharded(tensor) for name, tensor in tensors if not adapter or name in trained}
 
-    def save(self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False) -> None:
+    def all_weights(self, lm: Any = None) -> dict[str, Tensor]:
+        """Returns the actor's weights by their names in a checkpoint, with LoRA merged; a head that
+        shares the embedding's weights is included as a copy. The others are the actor's own."""
+        lm = self.lm if lm is None else lm
+        base = lm.get_base_model() if self.config.lora_rank else lm
+        state = merged_state(lm) if self.config.lora_rank else base.state_dict()
+        return {**state, **_tied_head(base, state)}
+
+    def save(
+        self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False, untied: bool = False
+    ) -> None:
         """Writes a plain Hugging Face folder with LoRA merged, or with `adapter` only LoRA's
         adapter for peft.
 
-        `weights` is the result of `gathered_state(adapter)`.
+        `weights` is the result of `gathered_state(adapter)`. With `untied` an output head that shares
+        the embedding's weights is written too, as a copy.
         """
         with model_files.quiet():
             if adapter:
@@ -272,10 +291,9 @@ class Model:
                 self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
             lm = self.lm if weights is None else self._unsharded(weights)
-            if self.config.lora_rank:
-                lm.get_base_model().save_pretrained(folder, state_dict=merged_state(lm))
-            else:
-                lm.save_pretrained(folder)
+            base = lm.get_base_model() if self.config.lora_rank else lm
+            state = merged_state(lm) if self.config.lora_rank else None
+            base.save_pretrained(folder, state_dict=self.all_weights(lm) if untied else state)
         self.tokenizer.save_pretrained(folder)
 
     def _unsharded(self, weights: dict[str, Tensor]) -> Any:
@@ -326,22 +344,30 @@ class Model:
         return [name for name, parameter in module.named_parameters() if parameter.requires_grad]
 
 
+def _tied_head(lm: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns a copy of the output head's weights by name, if they are the embedding's; else {}."""
+    head, embedding = lm.get_output_embeddings().weight, lm.get_input_embeddings().weight
+    names = {name for name, parameter in lm.named_parameters(remove_duplicate=False) if parameter is head}
+    own = {name for name, parameter in lm.base_model.named_parameters(lm.base_model_prefix) if parameter is head}
+    return {name: state[name].clone() for name in names - own} if head is embedding else {}
+
+
 def _named(names: list[str], weights: MasterWeights) -> dict[str, Tensor]:
     return {name: fsdp.unsharded(master) for name, master in zip(names, weights.masters, strict=True)}
 
 
-def actor_logprobs(lm: Any, packed: PackedRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
-    """Returns log-probs and entropies of the packed positions, in main memory. [B, L], [B, L]"""
-    _, logits = read_head(lm, packed)
+def actor_logprobs(lm: Any, rows: DistinctRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    """Returns log-probs and entropies at the positions of `rows`, in main memory. [B, L], [B, L]"""
+    _, logits = read_head(lm, rows)
     assert logits is not None
-    logprobs, entropy = _normalised(logits, packed, temperature, entropy_gradient)
-    return packed.spread(logprobs).cpu(), packed.spread(entropy).cpu()
+    logprobs, entropy = _normalised(logits, rows, temperature, entropy_gradient)
+    return rows.spread(logprobs).cpu(), rows.spread(entropy).cpu()
 
 
 def _normalised(
-    logits: Tensor, packed: PackedRows, temperature: float, entropy_gradient: bool = False
+    logits: Tensor, rows: DistinctRows, temperature: float, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Log-probs and entropies [P] over the vocabulary, or over the tokens allowed at each position."""
-    if packed.sets is None:
-        return token_logprobs(logits, packed.tokens, temperature, entropy_gradient)
-    return allowed_logprobs(logits, packed.tokens, packed.sets, temperature, entropy_gradient)
+    if rows.sets is None:
+        return token_logprobs(logits, rows.tokens, temperature, entropy_gradient)
+    return allowed_logprobs(logits, rows.tokens, rows.sets, temperature, entropy_gradient)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from baselines.networks.model import Model, actor_logprobs
-from baselines.networks.prefix_sharing import pack
+from baselines.networks.prefix_sharing import distinct_rows
 
 
 class Snapshot:
@@ -38,4 +38,4 @@ class Snapshot:
         self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Returns log-probs and entropies like `Model.logprobs`. [B, L] -> [B, L], [B, L]"""
-        return actor_logprobs(self.lm, pack(ids, valid, sampled, self.device), temperature, False)
+        return actor_logprobs(self.lm, distinct_rows(ids, valid, sampled, self.device), temperature, False)

@@ -33,11 +33,12 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
-SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4 and 6.3 million parameters without embeddings
+SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4, 6.3 and 9.8 million parameters without embeddings
     "xxs": (2, 64, 4),
     "xs": (2, 128, 4),
     "s": (4, 192, 6),
     "m": (6, 256, 8),
+    "l": (6, 320, 8),
 }
 WRITTEN = ("action", "actions", "bare", "react", "tool")
 """Grammars in the corpus. Newer ones stay out of it, so that equal seeds still give equal models."""

@@ -208,6 +208,7 @@ def _command(spec: Spec, complete: bool) -> list[str]:
         own_user=True,
         rules=_rules(spec) if kernel.landlock_version() else None,
         seccomp=True,
+        niceness=15,  # all share one processor, and the zygote must get it to hold the run to its limits
         signals=kernel.landlock_version() >= 6,
         program="/envsuite/code/program.py" if spec.program else None,
         scratch="/scratch",

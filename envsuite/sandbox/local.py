@@ -55,6 +55,7 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "rules": None,  # Landlock: {"listed", "read", "write"}
         "sealed": [],  # files that each run hides under an empty one, with `namespaces`
         "seccomp": False,
+        "niceness": 0,  # of runs, beyond the zygote's
         "sockets": "all" if spec.sockets else "none",  # or "pairs"; see `inside.system_calls`
         "signals": True,
         "watches": True,  # the run may ask the kernel to report changes to files

@@ -151,7 +151,7 @@ def _card(console: Console, task: Task) -> None:
     for name, knob in declared_knobs(cls).items():
         table.add_row(name, str(task.kwargs.get(name, knob.default)), knob.range, knob.doc)
     console.print(table)
-    for level, settings in cls.levels.items():
+    for level, settings in cls.levels_of(registry.knob_names(task)).items():
         console.print(f"  {level}: {settings}", highlight=False)
     measured = card(task)
     if measured:

@@ -249,6 +249,12 @@ def is_computed(name: str) -> bool:
     return all(player.partition(":")[0] in ADVISED for player in members(name))
 
 
+def advice_kind(team: str) -> str:
+    """Returns `Policy.advice_kind` for the members without a model beside a model; "" for any other player."""
+    kinds = ["" if is_model(player) else player for player in members(team)]
+    return "+".join(kinds) if any(kinds) and not all(kinds) else ""
+
+
 def starts_server(name: str) -> bool:
     """Returns True if this process starts a server for the model `name`."""
     return find(name)[0].starts_server

@@ -18,7 +18,7 @@ from harness import waiting
 from harness.lm import adapters, model_files
 from harness.lm.cache import PrefixStore, can_reuse
 from harness.lm.conversations import Conversations
-from harness.lm.decode import Decoder, Job, LockStep, Settings
+from harness.lm.decode import Decoder, Job, LockStep, Settings, TextOf
 from harness.lm.resident import ResidentBatch
 from harness.lm.template import PLAIN_STOP, Encoded, Template
 from harness.types import Prompt, Reply
@@ -34,7 +34,7 @@ class HFPolicy:
     keeps its keys and values, limited to `cache_gb` gigabytes for all, so that the next turn only
     computes new tokens. A prompt that leaves no room for `max_tokens` within `context` tokens
     (default: the model's) loses its oldest turns; if the last message alone is too long, the
-    reply's finish_reason is "context".
+    reply's finish_reason is "context". `of` also takes a `decoder` that generates in place of the network.
 
     Each `collect` computes one step of the batch; replies are returned as they end. Replies have
     `prompt_ids`, and the sampled `ids` with their `logprobs`. If the template rewrote sampled
@@ -81,6 +81,7 @@ class HFPolicy:
         context: int | None = None,
         prefix_reuse: bool = True,
         cache_gb: float = 4.0,
+        decoder: Callable[[Settings, TextOf], Decoder] | None = None,
     ) -> None:
         if temperature is None:
             raise UsageError("--temperature default is a server's own value: a local model needs a number.")
@@ -107,7 +108,10 @@ class HFPolicy:
         self._prefixes = PrefixStore(int(cache_gb * 2**30))
         self._conversations = Conversations(self.template, max_tokens, self.context)
         self._decoder: Decoder
-        if full_attention:
+        if decoder is not None:
+            self.prefix_reuse = False
+            self._decoder = decoder(self.settings, self._conversations.text)
+        elif full_attention:
             self._decoder = ResidentBatch(network, self.settings, self._conversations.text, self.prefix_reuse)
         else:
             self._decoder = LockStep(network, self.settings, self._conversations.text)

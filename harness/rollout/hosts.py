@@ -99,6 +99,7 @@ class EnvHost:
         self.built = ("", "")
         self.seeding: Seeding | None = None
         self._draws = False
+        self._agent = 0  # who acts next, as in `Prompt`
 
     def start(self, episode: Episode) -> StepResult:
         """Resets the environment to an episode, and builds it first if the task or its knobs
@@ -116,6 +117,7 @@ class EnvHost:
             self._draws = self.seeding is not None and type(self.env).random_command is TextEnv.random_command
             text, info = self._reset(self.env, episode)
             _check(text, info)
+            self._agent = info.get("agent", 0)
             return StepResult(
                 text,
                 info,
@@ -162,7 +164,7 @@ class EnvHost:
 
     def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, StepResult]:
         """Plays one turn as a generator: yields each command, receives `env.step(command)`, and
-        returns the result.
+        returns the result. The turn ends, whatever commands are left, once another agent must act.
 
         Raises EngineFailure for values that no record can hold.
         """
@@ -170,12 +172,13 @@ class EnvHost:
         text, total, terminated, truncated, info = _checked((yield first))
         done = 1
         for command in others:
-            if terminated or truncated:
+            if terminated or truncated or info.get("agent", 0) != self._agent:
                 break
             valid = info["is_action_valid"]
             next_text, reward, terminated, truncated, info = _checked((yield command))
             info["is_action_valid"] = bool(valid and info["is_action_valid"])
             text, total, done = f"{text}\n{next_text}", total + reward, done + 1
+        self._agent = info.get("agent", 0)
         advice = None if terminated or truncated else self._advice(turn + 1, info)
         return StepResult(text, info, total, terminated, truncated, advice, done)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from peft import PeftModel
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.lm.decode import Job, Settings, decode
@@ -150,8 +151,11 @@ class Generating(ThreadingHTTPServer):
         if body["method"] != "reload_weights" or "dev" in self.lacks:
             return 404, {"detail": "Not Found"}
         if not self.keeps_old:
-            path = body["kwargs"]["weights_path"]
+            path, head = body["kwargs"]["weights_path"], self.model.get_output_embeddings().weight
             self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+            files = [safe_open(file, "pt") for file in Path(path).glob("*.safetensors")]
+            if "lm_head.weight" not in {name for file in files for name in file.keys()}:  # noqa: SIM118
+                self.model.get_output_embeddings().weight = head  # vLLM's packed copy: only the head itself renews it
         return 200, {"results": [None]}
 
 

@@ -169,8 +169,8 @@ def test_final_values_are_those_of_each_prompt_alone():
 def test_a_token_numbered_zero_is_no_padding():
     ids = torch.tensor([[3, 0, 5], [3, 0, 0]])
     valid = torch.tensor([[True, True, True], [True, True, False]])
-    packed = prefix_sharing.pack(ids, valid, None, torch.device("cpu"))
-    assert torch.equal(packed.valid[packed.source], valid)
+    rows = prefix_sharing.distinct_rows(ids, valid, None, torch.device("cpu"))
+    assert torch.equal(rows.valid[rows.source], valid)
 
 
 def test_ppo_over_turns():

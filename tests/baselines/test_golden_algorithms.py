@@ -12,7 +12,7 @@ from transformers import LlamaConfig
 from baselines.math import estimators, losses
 from baselines.networks.logprobs import token_logprobs
 from baselines.networks.model import actor_logprobs
-from baselines.networks.prefix_sharing import pack
+from baselines.networks.prefix_sharing import distinct_rows
 from harness.lm import likelihood
 from harness.prompting.prompting import Prompting
 from harness.types import Reply, Turn
@@ -387,8 +387,8 @@ def test_fine_tuning_learns_the_tokens_that_the_mask_marks(golden):
 
     ids, mask = torch.tensor(i["input_ids"]), torch.tensor(i["loss_mask"], dtype=torch.bool)
     mask[:, 0] = False  # nothing foretells the first token
-    packed = pack(ids, torch.ones_like(mask), None, torch.device("cpu"))
-    logprobs, _ = actor_logprobs(Fixed().eval(), packed, 1.0, False)
+    rows = distinct_rows(ids, torch.ones_like(mask), None, torch.device("cpu"))
+    logprobs, _ = actor_logprobs(Fixed().eval(), rows, 1.0, False)
     close(-logprobs[:, 1:], e["nll"])
     close(losses.aggregate(-logprobs, mask), e["loss_label_mask"])
 

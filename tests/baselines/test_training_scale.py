@@ -91,8 +91,8 @@ def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(f
         gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
         return torch.stack([logprobs, spread, values]).detach() * sampled, torch.cat([g.flatten() for g in gradients])
 
-    packed = prefix_sharing.pack(ids, valid, sampled, model.device)
-    assert (len(packed.ids), prefix_sharing.shared_prefix(packed)) == (5, 40)
+    rows = prefix_sharing.distinct_rows(ids, valid, sampled, model.device)
+    assert (len(rows.ids), prefix_sharing.shared_prefix(rows)) == (5, 40)
     once, once_gradient = result()
     monkeypatch.setattr(prefix_sharing, "MIN_PREFIX", 1000)
     parts = []

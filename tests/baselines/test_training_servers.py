@@ -3,11 +3,13 @@ refused."""
 
 import json
 import shutil
+import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
+from safetensors.torch import load_file  # noqa: E402
 
 from baselines import recipe as recipes  # noqa: E402
 from baselines.collection import server_gap, servers  # noqa: E402
@@ -15,7 +17,7 @@ from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import run as studies  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite import registry  # noqa: E402
-from envsuite.errors import DataError, UsageError  # noqa: E402
+from envsuite.errors import DataError, MissingExtra, UsageError  # noqa: E402
 from harness.policies.hf import HFPolicy, end_tokens  # noqa: E402
 from harness.policies.tokens import TokensPolicy  # noqa: E402
 from harness.types import Prompt, Reply, Trajectory, Turn, episode  # noqa: E402
@@ -343,3 +345,42 @@ def test_a_plan_of_a_study_stores_no_password(tmp_path, capsys):
 def test_a_recipe_that_servers_cannot_play_is_refused(changes, message):
     with pytest.raises(UsageError, match=message):
         recipes.parse({**table("x", "http://h/v1"), **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"acting": {"choose": "admissible"}}, r"generation\.engine = 'vllm' generates elsewhere"),
+        ({"async_level": 1}, "async_level is 1: leave one of them out"),
+        ({"fsdp": True}, "fsdp is True: leave one of them out"),
+        ({"generation": {"engine": "vllm", "base_url": "http://h/v1"}}, "base_url is 'http://h/v1': leave one"),
+        ({"generation": {"engine": "vllm", "gpu_share": 1.5}}, r"gpu_share cannot be 1\.5"),
+        ({"generation": {"engine": "sglang"}}, "engine cannot be 'sglang'"),
+    ],
+)
+def test_a_recipe_that_an_engine_in_this_process_cannot_play_is_refused(changes, message):
+    with pytest.raises(UsageError, match=message):
+        recipes.parse({**table("x"), "generation": {"engine": "vllm"}, **changes})
+
+
+def test_an_engine_that_is_not_installed_ends_the_run_in_one_line(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    with pytest.raises(MissingExtra, match=r"generation\.engine = 'vllm' needs vLLM .*pip install vllm") as refused:
+        train(tmp_path / "run", table=table(folder, generation={"engine": "vllm"}, sft={}))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_weights_for_an_engine_have_every_name_of_a_checkpoint_and_a_head(folder, tmp_path, rank):
+    model = Model.load(ModelConfig(str(folder), critic="none", lora_rank=rank))
+    with torch.no_grad():
+        for parameter in model.actor_parameters():
+            parameter.add_(torch.randn_like(parameter))
+    model.save(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").glob("*.safetensors")
+    saved, weights = load_file(file), model.all_weights()
+    assert set(weights) - set(saved) == {"lm_head.weight"}
+    assert torch.equal(weights["lm_head.weight"], saved["model.embed_tokens.weight"])
+    for name, tensor in saved.items():
+        torch.testing.assert_close(weights[name], tensor, atol=0, rtol=0)

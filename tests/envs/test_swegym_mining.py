@@ -20,6 +20,7 @@ from envsuite.envs.swegym.mined.releases import check_licence, obtain
 from envsuite.envs.swegym.published import places, repos
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, UsageError
+from harness.cli import envs
 from harness.mining import command
 from tests.envs import little
 
@@ -211,6 +212,10 @@ def test_a_text_with_a_sentence_of_the_changelog_is_noticed():
     assert issue.copied_words("So the parser now accepts empty lines between parts.", [note]).startswith("the parser")
 
 
+def test_authors_that_a_changelog_links_to_are_no_terms():
+    assert issue.terms_of("Fix ``drop_while`` for iterators. Thanks `Ada L`_!", {"chunk"}) == ["drop_while"]
+
+
 def test_an_error_with_a_name_of_its_own_is_said_to_be_raised():
     files = {"tests/test_m.py": "def test_a():\n    value = 1\n    m.f(value)\n"}
     symptom = Symptom("tests/test_m.py::test_a", "m.f(value)", "m.errors.Invalid: no number")
@@ -379,3 +384,23 @@ def test_the_levels_of_the_menu_share_the_list_out():
         registry.panel(registry.TASKS["SWEGym-mined-easy-v0"], package=("nosuch",))
     with pytest.raises(UsageError, match="one at a time"):
         registry.panel(registry.TASKS["SWEGym-mined-easy-v0"], tasks="somewhere")
+
+
+@pytest.mark.parametrize("level", library.LEVELS)
+def test_a_preview_needs_the_record_alone(level, tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+    env = registry.build(f"SWEGym-mined-{level}-v0")
+    try:
+        name = env.panel.games[0]
+        text, info = env.preview(seed=0)
+        assert text == info["objective"] == library.mined_tasks()[name].statement(env.settings.statement)
+        assert info["labels"]["instance"] == name
+        assert not (tmp_path / "swegym").exists()
+    finally:
+        env.close()
+
+
+def test_a_card_of_a_mined_task_shows_the_levels_of_mined_tasks(capsys):
+    envs._main(["SWEGym-mined-easy-v0", "--card"])
+    shown = capsys.readouterr().out
+    assert "'mined': 'hard'" in shown and "'bugs'" not in shown

@@ -22,7 +22,7 @@ from envsuite.envs.virtualhome.rules.engine import HomeAction
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.goals import Condition, GoalTracker, predicate
 from envsuite.envs.virtualhome.rules.lower_bound import LowerBound
-from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, _Reduced
+from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, ReducedSearch
 from envsuite.envs.virtualhome.rules.solutions import solutions
 from envsuite.envs.virtualhome.text import CommandParser, command, paragraph
 from envsuite.errors import BadKnob, UsageError
@@ -443,7 +443,7 @@ def test_the_bound_never_exceeds_the_number_of_commands_left():
             left, phrase = game.plan()
             if not left:
                 break
-            reduced = _Reduced(game.engine, game.goal, game.planner._relevant(game.state))
+            reduced = ReducedSearch(game.engine, game.goal, game.planner._relevant(game.state))
             small, _ = reduced._project(game.state)
             bound = LowerBound(reduced.engine, game.goal)(small, game.stage)
             assert 0 < bound <= left, household.goal.text

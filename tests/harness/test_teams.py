@@ -116,6 +116,59 @@ def test_a_model_beside_an_expert_has_its_own_conversation_and_a_hash_chain_that
     assert not [difference for _, difference in replay.check(file) if difference]
 
 
+@pytest.mark.parametrize("script", ["random", "blind", "expert", "idle"])
+def test_a_replay_finds_a_changed_command_of_a_player_without_a_model_beside_a_model(script, tmp_path):
+    name = f"team:some/model+{script}"
+    config = RunConfig(registry.TASKS[TASK], name, knobs={"partner": "team", "horizon": 12}, episodes=1)
+    evaluate(config, tmp_path, lambda: TeamPolicy(name, [Hesitant(), make_policy(script)]))
+    file = config.folder(tmp_path) / "results.jsonl"
+    assert not [difference for _, difference in replay.check(file) if difference]
+    (record,) = records.read_results(file)
+    last = max(turn for turn, step in enumerate(record["steps"]) if step["agent"] == 2)
+    (forged,) = records.read_results(file)
+    forged["steps"] = forged["steps"][: last + 1]
+    forged["steps"][last]["commands"] = ["deliver"]
+    copy = tmp_path / "forged.jsonl"
+    copy.write_bytes(records.dump(forged))
+    (verdict,) = replay.check(copy)
+    assert f"turn {last + 1}, commands: stored ['deliver']" in verdict.difference
+
+
+class Hasty(Hesitant):
+    """A player that gives two commands in every reply."""
+
+    def act(self, prompts):
+        return [Reply(HASTE, input_tokens=1, output_tokens=1) for _ in prompts]
+
+
+HASTE = "<action>fetch the tomato</action><action>fetch the bowl</action>"
+
+
+def test_a_reply_with_several_commands_moves_nobody_but_its_own_cook(tmp_path):
+    name = "team:some/model+idle"
+    prompting = Prompting(grammar="actions")
+    knobs = {"partner": "team", "horizon": 12}
+    config = RunConfig(registry.TASKS[TASK], name, knobs=knobs, episodes=1, prompting=prompting)
+    evaluate(config, tmp_path, lambda: TeamPolicy(name, [Hasty(), make_policy("idle")]))
+    file = config.folder(tmp_path) / "results.jsonl"
+    (record,) = records.read_results(file)
+    env = registry.build(TASK, partner="team", horizon=12)
+    env.reset(seed=record["seed"])
+    for step in record["steps"]:
+        for given in step["commands"] or [""]:
+            assert env.active_cook + 1 == step["agent"]
+            env.step(given)
+    assert record["steps"][0]["commands"] == ["fetch the tomato"]  # the second command came too late
+    assert not [difference for _, difference in replay.check(file) if difference]
+
+
+def test_replicas_of_a_team_are_refused(capsys):
+    argv = ["-e", TASK, "-m", "some/model", "--cook", "2=expert", "--executor", "ray", "--policy-replicas", "2"]
+    with pytest.raises(SystemExit):
+        eval_command.main(argv)
+    assert capsys.readouterr().err.count("--policy-replicas copies one model") == 1
+
+
 def test_names_of_teams():
     assert team_name(["greedy", "random"]) == "team:expert:greedy+random"
     assert team_name(["blind", "blind"]) == "blind"

@@ -1,5 +1,6 @@
 """Leftovers of runs: none after an interrupt, and none after the next start when a run was killed."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -115,6 +116,67 @@ def test_an_interrupted_run_leaves_nothing(driver, place):
         left.remove()
     assert not eventually(lambda: processes(place))
     assert list(place.iterdir()) == []
+
+
+def descendants(pid):
+    """Returns a process and all below it, by id."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        if stat := _content(path).decode(errors="replace"):
+            parents[int(path.parent.name)] = int(stat.rpartition(")")[2].split()[1])
+    family = {pid}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family
+
+
+def owners_of(family):
+    """Returns the owners of running containers that these processes have started."""
+    with contextlib.closing(docker.connect()) as client:
+        running = client.containers.list(filters={"label": docker.LABEL}, ignore_removed=True)
+    owners = {container.labels[docker.LABEL] for container in running}
+    return {owner for owner in owners if int(owner.split("-")[1], 16) in family}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_evaluation_leaves_no_container(number, place):
+    working("docker")
+    words = [
+        "-m",
+        "random",
+        "-e",
+        "SWEGym-easy",
+        "-n",
+        "50",
+        "-c",
+        "2",
+        "--num-workers",
+        "2",
+        "--set",
+        "sandbox=docker",
+    ]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "harness.cli.eval", *words, "-o", place / "runs"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=obey_interrupts,
+    )
+    owners: set[str] = set()
+    deadline = time.monotonic() + 120
+    while len(owners) < 2 and time.monotonic() < deadline and running.poll() is None:
+        time.sleep(0.2)
+        owners |= owners_of(descendants(running.pid))
+    assert len(owners) == 2, running.communicate()[1] if running.poll() is not None else "too few containers"
+    if number == signal.SIGINT:
+        os.killpg(running.pid, number)  # a terminal sends Ctrl-C to the whole group
+    else:
+        running.terminate()
+    _, complaint = running.communicate(timeout=60)
+    assert running.returncode == 128 + number, complaint
+    assert not eventually(lambda: [each for owner in owners for each in containers(owner)])
+    assert not eventually(lambda: processes(place))
 
 
 def test_folders_of_other_machines_pid_namespaces_or_running_processes_are_kept(place):

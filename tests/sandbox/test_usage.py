@@ -134,3 +134,13 @@ def test_processor_time_that_no_parent_collects_is_noticed(way):
         noticed |= uncollected.look([parent, *descendants(parent)])
         time.sleep(0.002)
     assert noticed == hides
+
+
+@pytest.mark.parametrize(("processes", "crowd"), [(4, False), (24, True)])
+def test_a_crowd_of_processes_gives_way_and_a_few_do_not(session, play, processes, crowd):
+    result, _ = play(
+        f"import os, time\nfor _ in range({processes}):\n    if os.fork() == 0: time.sleep(60); os._exit(0)\n"
+        "time.sleep(1.5)\nprint(os.getpriority(os.PRIO_PROCESS, 0), flush=True)\nos._exit(0)"
+    )
+    gives_way = crowd or session.driver == "docker"  # there, all runs give way to their zygote
+    assert int(result.stdout) == (15 if gives_way else os.nice(0))

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.datascicoding import datasets, exploring, pipelines, references, replies, scoring
+from envsuite.envs.datascicoding import datasets, exploring, instructions, pipelines, references, replies, scoring
 from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.instances import Instance, columns_text, instance
 from envsuite.envs.datascicoding.menu import LADDER
@@ -44,33 +44,9 @@ from envsuite.sandbox.protocol import Limits
 from envsuite.tools import Tool
 from envsuite.types import Knob, Outcome, StopReason
 
-TASKS = {
-    "model": "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series of "
-    "class numbers, and returns a fitted scikit-learn classifier with predict_proba.",
-    "features": "Write Python code that defines transform(df). It gets a pandas DataFrame of features and returns one "
-    "with the same rows and the columns you choose. A logistic regression is then fitted to them.",
-    "debug": "Mend the Python program you are shown. It must define build_model(x_train, y_train), which gets a pandas "
-    "DataFrame and a Series of class numbers and returns a fitted scikit-learn classifier with predict_proba.",
-}
-RULES = (
-    "{answer} is run on {splits} random halves of the data and "
-    "scored by ROC AUC on the other halves, with {seconds:g} seconds in all. numpy is there as np, pandas as pd; "
-    "{packages} can be imported; there is no network.{forbidden}"
-)
-ANSWER = " Answer with the code alone, or with one fenced code block. It"
-ENDINGS = {
-    "first": " The first code that runs counts; you have {attempts} attempts.",
-    "improve": " Your best score counts; you have {attempts} attempts, or say done to stop.",
-}
-
 RUN_CODE = Tool("run_code", "Runs and scores a program.", "{code}", {"code": "the whole program, in Python"})
 STOP = Tool("done", "Stops; your best score counts.", "done")
 PLAY_HELP = "By hand: begin a program with a line of ```, end it with another; or write it with :edit."
-HOLDOUT = {
-    "first": " You are shown the score on the other halves. What counts is the score on further rows, which is not shown.",
-    "improve": " You are shown the score on the other halves. What counts is the score, on further rows, of the program "
-    "with the best score shown.",
-}
 
 
 class DataSciCoding(TextEnv):
@@ -190,17 +166,8 @@ class DataSciCoding(TextEnv):
         )
 
     def _write_instructions(self) -> str:
-        settings = self.settings
-        never = ", ".join(settings.forbidden)
-        text = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
-            splits=settings.splits,
-            seconds=settings.seconds,
-            attempts=settings.attempts,
-            forbidden=f" Not allowed: {never}." if never else "",
-            answer=exploring.instructions(settings) if settings.explore else ANSWER,
-            packages=boosting.importable(settings.packages),
-        )
-        return text + HOLDOUT[settings.mode] if settings.holdout else text
+        text = self.settings.explore and exploring.instructions(self.settings)
+        return instructions.write(self.settings, text or instructions.ANSWER)
 
     # ---- the game --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
 ENTRY_POINT = "envsuite.envs.overcooked.env:OvercookedEnv"
+VECTOR = "envsuite.envs.overcooked.vector:make_vector"
+SERVICE_VECTOR = "envsuite.envs.overcooked.vector:make_service_vector"
 SERVICE_ENTRY_POINT = "envsuite.envs.overcooked.service.env:ServiceEnv"
 RECIPES = ("tomato", "lettuce", "onion", "tomato-lettuce", "tomato-onion", "lettuce-onion", "tomato-lettuce-onion")
 KITCHENS: dict[str, tuple[str, dict[str, Any]]] = {  # suffix of the task name -> (place, knobs)
@@ -65,11 +67,28 @@ def _register_all() -> None:
         for suffix, (where, knobs) in KITCHENS.items():
             task_id = f"Overcooked-{'-'.join(filter(None, (dish, suffix)))}-v0"
             summary = f"{recipe.replace('-', ', ')} salad {where}"
-            register(Task(task_id, ENTRY_POINT, {**base, **knobs}, requires="overcooked", summary=summary))
+            register(
+                Task(
+                    task_id,
+                    ENTRY_POINT,
+                    {**base, **knobs},
+                    requires="overcooked",
+                    summary=summary,
+                    vector_entry_point=VECTOR,
+                )
+            )
     for level, knobs in LEVELS.items():
         summary = SUMMARIES[level]
         register(
-            Task(f"Overcooked-{level}-v0", ENTRY_POINT, knobs, requires="overcooked", level=level, summary=summary)
+            Task(
+                f"Overcooked-{level}-v0",
+                ENTRY_POINT,
+                knobs,
+                requires="overcooked",
+                level=level,
+                summary=summary,
+                vector_entry_point=VECTOR,
+            )
         )
     for level, knobs in LEVELS_V1.items():
         register(
@@ -81,6 +100,7 @@ def _register_all() -> None:
                 requires="overcooked",
                 level=level,
                 summary=SUMMARIES_V1[level],
+                vector_entry_point=SERVICE_VECTOR,
             )
         )
 

@@ -42,6 +42,9 @@ class Rounds(TextEnv):
     chopped: int
     wrong: int
     active_cook: int
+    primitive_steps: int
+    skipped_steps: int
+    step_gains: list[float]
     _sums: list[float]
     _horizon: int
     _stochastic: bool
@@ -73,8 +76,10 @@ class Rounds(TextEnv):
             discounted -= paper * cost * PAPER_SUMS[steps]
             factor = discount**steps
             paper *= PAPER_GAMMA**steps
+        self.skipped_steps, gains = steps, list[float]()
         while sim.macro[0] is not None if single else not self._needs_command(rng, steps):
             gain = sim.tick() - cost
+            gains.append(gain)
             total += factor * gain
             plain += gain
             discounted += paper * gain
@@ -86,8 +91,7 @@ class Rounds(TextEnv):
             if settings.realtime:
                 self.team.due = set(range(len(sim.cell))) if settings.partner in PLAYED else {0}
         self.plain_return, self.discounted_return = plain, discounted
-        self.time += steps
-        self.primitive_steps = steps
+        self.time, self.primitive_steps, self.step_gains = self.time + steps, steps, gains
         return total
 
     def _needs_command(self, rng: np.random.Generator | None, elapsed: int) -> bool:

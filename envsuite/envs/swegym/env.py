@@ -42,8 +42,8 @@ from envsuite.envs.swegym.generated.statement import DETAILS
 from envsuite.envs.swegym.grading import refused, worth
 from envsuite.envs.swegym.larger import issue
 from envsuite.envs.swegym.larger.library import KINDS, kind_of
-from envsuite.envs.swegym.menu import LADDER
-from envsuite.envs.swegym.mined.library import LEVELS, mined_tasks
+from envsuite.envs.swegym.menu import LADDER, MINED_LADDER
+from envsuite.envs.swegym.mined.library import LEVELS
 from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.workspace import SHOWN, CommandReply, Workspace
@@ -126,9 +126,7 @@ class SWEGym(TextEnv):
         Knob("warm", True, "start the next episode's sandbox during the present one"),
     )
     ranges = dict.fromkeys(("dense", "resolved", "f2p_gated", "pass_ratio"), (0.0, 1.0))
-    levels = LADDER
-    tools = edits.TOOLS
-    isolate = True
+    levels, tools, isolate = LADDER, edits.TOOLS, True
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
@@ -137,6 +135,12 @@ class SWEGym(TextEnv):
     @classmethod
     def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
         return instances.facts(settings)
+
+    @classmethod
+    def levels_of(cls, settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        if settings["mined"]:
+            return MINED_LADDER
+        return {} if settings["larger"] or settings["published"] or settings["records"] else cls.levels
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -186,6 +190,15 @@ class SWEGym(TextEnv):
         self.objective = self._problem.statement
         return self.objective
 
+    def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
+        """Reads the text of a recorded bug from its record; a reset would install its package and run its tests."""
+        found = instances.recorded(self.panel.games[seed % len(self.panel)], vars(self.settings))
+        if found is None:
+            return super().preview(seed)
+        record, _, text = found
+        labels = self._labels(record.instance_id, record.repo)
+        return text, {"objective": text, "admissible_commands": [], "labels": labels}
+
     def _begin(self, name: str) -> None:
         """Switches to another instance; reuses the open sandbox if its Spec is the same."""
         if self._problem is not None:
@@ -205,15 +218,10 @@ class SWEGym(TextEnv):
 
     def _open(self, name: str) -> RepairProblem:
         settings = self.settings
-        if settings.mined:
-            mined = mined_tasks()[name]
-            problem = published.PublishedProblem(mined.record, mined.recipe, self.driver, settings.build)
-            problem.statement = mined.statement(settings.statement)
-            preflight.require_gold(problem, settings.grade_seconds)
-            return problem
-        if settings.records:
-            record, recipe = instances.published_in(settings.records, settings.data_split)[name]
+        if found := instances.recorded(name, vars(settings)):
+            record, recipe, text = found
             problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
+            problem.statement = text
             preflight.require_gold(problem, settings.grade_seconds)
             return problem
         task = instances.generated(vars(settings))[name]
@@ -350,16 +358,15 @@ class SWEGym(TextEnv):
 
     def labels(self) -> dict[str, str]:
         assert self._problem is not None
-        labels = {
-            "instance": self._problem.instance_id,
-            "task_type": self._problem.kind,
-            "isolation": self.driver,
-            "leaky": str(drivers.is_leaky(self.driver)).lower(),
-        }
+        labels = self._labels(self._problem.instance_id, self._problem.kind)
         if isinstance(self._problem, GeneratedProblem):
             labels["package"] = self._problem.package.name
             labels["bugs"] = str(len(self._problem.task.bugs))
         return labels
+
+    def _labels(self, instance: str, kind: str) -> dict[str, str]:
+        leaky = str(drivers.is_leaky(self.driver)).lower()
+        return {"instance": instance, "task_type": kind, "isolation": self.driver, "leaky": leaky}
 
     def metrics(self) -> dict[str, float]:
         report = self._report

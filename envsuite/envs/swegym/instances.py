@@ -14,6 +14,7 @@ from envsuite.envs.swegym.generated import packages, tasks
 from envsuite.envs.swegym.larger.library import kind_of, larger_tasks
 from envsuite.envs.swegym.mined.library import MinedTask, mined_tasks
 from envsuite.envs.swegym.published import problem as published
+from envsuite.envs.swegym.published.records import Record
 from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
 from envsuite.panels import make_panel
 from envsuite.types import Panel
@@ -119,6 +120,17 @@ def generated_in(folder: str) -> dict[str, tasks.GeneratedTask]:
 def published_in(source: str, split: str = "") -> dict[str, Any]:
     """Returns (record, recipe) of each published instance of a source, by id. Raises DataError."""
     return published.find(source, split)
+
+
+def recorded(name: str, settings: dict[str, Any]) -> tuple[Record, dict[str, Any] | None, str] | None:
+    """Returns record, recipe and issue text of a mined or published instance; None for a generated one."""
+    if settings["mined"]:
+        task = mined_tasks()[name]
+        return task.record, task.recipe, task.statement(settings["statement"])
+    if settings["records"]:
+        record, recipe = published_in(settings["records"], settings["data_split"])[name]
+        return record, recipe, record.problem_statement
+    return None
 
 
 def _mined(settings: dict[str, Any]) -> list[MinedTask]:

@@ -35,6 +35,10 @@ MINED = {
     "hard": "a real bug between two releases of a package, mended by many lines or in several files",
 }
 
+MINED_LADDER: dict[str, dict[str, Any]] = {
+    level: {"mined": level, "statement": "full" if level == "easy" else "symptom"} for level in MINED
+}
+
 
 def _add(
     name: str, summary: str, level: str = "", splits: dict[str, str] | None = None, version: int = 0, **knobs: Any
@@ -77,6 +81,6 @@ _text, _knobs = LARGER_SUMMARIES["larger"], LARGER["larger"]
 _add("larger", _text, "larger", _ids, **_knobs, statement="symptom")
 _add("larger-train", f"{_text}; the packages to train on", "", _ids, **_knobs, statement="symptom", split="train")
 _add("feature", LARGER_SUMMARIES["feature"], "feature", **LARGER["feature"], statement="symptom", split="all")
-for _level, _summary in MINED.items():
-    _add(f"mined-{_level}", _summary, split="all", mined=_level, statement="full" if _level == "easy" else "symptom")
+for _level, _knobs in MINED_LADDER.items():
+    _add(f"mined-{_level}", MINED[_level], split="all", **_knobs)
 _add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all", published=True)

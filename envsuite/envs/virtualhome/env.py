@@ -38,19 +38,19 @@ unseen_object, unseen_appliance, unseen_goal, unseen_home).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from envsuite.core import TextEnv, expert_script
+from envsuite.core import expert_script
+from envsuite.envs.virtualhome.base import HomeEnv
 from envsuite.envs.virtualhome.blind import blind_commands
 from envsuite.envs.virtualhome.games import FixedGame, PublishedGame, fixed_game
 from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw, goal_classes
 from envsuite.envs.virtualhome.menu import LEVELS
-from envsuite.envs.virtualhome.rules.published import GAMMA, paper_tasks
+from envsuite.envs.virtualhome.rules.published import paper_tasks
 from envsuite.envs.virtualhome.text import TOOLS
 from envsuite.errors import BadKnob
-from envsuite.types import Knob, Outcome
+from envsuite.types import Knob
 
 INSTRUCTIONS = """\
 You are in a home with several rooms. You have two hands, each for one thing, and you act by short commands:
@@ -69,10 +69,8 @@ APPLIANCES = """
 
 An appliance works on what is in it or on it: switch it on, its door shut if it has one, and switch it off before you open it. A fridge or freezer works as soon as it is closed. While you sit, you can go nowhere."""
 
-MAX_CACHED_GAMES = 8  # households kept with their plans and texts, for repeated attempts at one seed
 
-
-class VirtualHomeEnv(TextEnv):
+class VirtualHomeEnv(HomeEnv):
     """A home in which the player does one household task. Rules: docs/envs/virtualhome.md."""
 
     knobs = (
@@ -96,7 +94,6 @@ class VirtualHomeEnv(TextEnv):
     levels = LEVELS
     tools = TOOLS
     experts: ClassVar[tuple[str, ...]] = ("",)
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
 
     game: PublishedGame | FixedGame
 
@@ -110,13 +107,17 @@ class VirtualHomeEnv(TextEnv):
             )
         if published and settings.sight != "room":
             raise BadKnob(f"Knob 'sight' cannot be {settings.sight!r} for mode 'published': use mode=fixed.")
+        if settings.sight == "spot" and settings.task != "household":
+            raise BadKnob(
+                f"Knob 'sight' cannot be 'spot' for task {settings.task!r}, whose things stand where nobody can stop: "
+                "use room or home."
+            )
         if settings.split == "unseen_goal" and (seen := sorted(set(settings.goals) & set(goal_classes(unseen=False)))):
             raise BadKnob(
                 f"Knob 'goals' cannot have {', '.join(seen)} in split 'unseen_goal': training has these classes. "
                 f"Held-out classes are {', '.join(goal_classes(unseen=True))}."
             )
         self.instructions = INSTRUCTIONS + SIGHT[settings.sight] + ("" if published else APPLIANCES)
-        self._games: OrderedDict[int, FixedGame] = OrderedDict()
         if settings.task == "household":
             names = ("rooms", "objects", "distractors", "hidden", "goal_length", "goals", "split", "surprise")
             self._household_settings = HouseholdSettings(**{name: getattr(settings, name) for name in names})
@@ -124,28 +125,15 @@ class VirtualHomeEnv(TextEnv):
         else:
             self.game = PublishedGame(settings.task) if published else fixed_game(settings.task, settings.sight)
 
-    def _reset(self, seed: int) -> str:
+    def _new_game(self, seed: int) -> FixedGame:
+        household = draw(seed, self._household_settings)
+        labels = {"split": self.settings.split, "home": f"{len(household.home.rooms)}-{household.plan}"}
+        return FixedGame(household.home, household.goal, self.settings.sight, labels)
+
+    def _enter(self, seed: int) -> None:
         if self.settings.task == "household":
-            self.game = self._household(seed)
+            self.game = self._game(seed)
         self.objective = self.game.objective
-        return self.game.begin()
-
-    def _household(self, seed: int) -> FixedGame:
-        """Returns the game of a seed from a small cache."""
-        game = self._games.get(seed)
-        if game is None:
-            household = draw(seed, self._household_settings)
-            labels = {"split": self.settings.split, "home": f"{len(household.home.rooms)}-{household.plan}"}
-            game = self._games[seed] = FixedGame(household.home, household.goal, self.settings.sight, labels)
-            if len(self._games) > MAX_CACHED_GAMES:
-                self._games.popitem(last=False)
-        return game
-
-    def _act(self, command: str) -> Outcome:
-        return self.game.act(command)
-
-    def admissible(self) -> list[str]:
-        return self.game.admissible()
 
     def expert(self, kind: str = "") -> str | None:
         return self.game.plan()[1]
@@ -156,31 +144,5 @@ class VirtualHomeEnv(TextEnv):
             return expert_script(self)
         return blind_commands(self.game.goal, open_storage=self.settings.hidden > 0)
 
-    def remaining(self) -> int | None:
-        return self.game.plan()[0]
-
     def labels(self) -> dict[str, str]:
         return {**self.game.labels, "instance": self.objective}
-
-    def metrics(self) -> dict[str, float]:
-        return {"discounted_return": GAMMA ** (self.turn - 1) if self.success else 0.0}
-
-    def get_state(self) -> Any:
-        """Returns a snapshot: the seed of the household and the state of its game."""
-        return self.episode_seed, self.game.save()
-
-    def set_state(self, state: Any) -> None:
-        seed, saved = state
-        if self.settings.task == "household":
-            self.game = self._household(seed)
-            self.objective = self.game.objective
-        self.game.load(saved)
-
-    def render(self) -> Any:
-        """Renders the home: `rgb_array` [height, width, 3] uint8 or `ansi` text; None without a render mode."""
-        if self.render_mode is None:
-            return None
-        from envsuite.envs.virtualhome import picture  # pillow, on first use
-
-        draw_or_write = picture.draw if self.render_mode == "rgb_array" else picture.write
-        return draw_or_write(self.game.engine, self.game.state, self.objective)

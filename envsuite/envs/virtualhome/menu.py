@@ -8,6 +8,7 @@ from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
 ENTRY_POINT = "envsuite.envs.virtualhome.env:VirtualHomeEnv"
+VECTOR = "envsuite.envs.virtualhome.vector:make_vector"
 PAPER_TASKS = {  # name -> description
     "food_preparation": "a pancake and a microwave (TWOSOME)",
     "entertainment": "chips and milk, the tv and the sofa (TWOSOME)",
@@ -47,6 +48,7 @@ SUMMARIES = {
     "hard": "a household generated from the seed: three goals, seven rooms, half of the things hidden, a narrow view",
 }
 
+HOUSEHOLD_VECTOR = "envsuite.envs.virtualhome.vector:make_household_vector"
 HOUSEHOLD_ENTRY_POINT = "envsuite.envs.virtualhome.household.env:HouseholdEnv"
 HOUSEHOLD_LEVELS: dict[str, dict[str, Any]] = {
     "easy": {"rooms": 3, "objects": 8, "distractors": 2, "sight": "room", "max_steps": 20},
@@ -96,6 +98,7 @@ def _register_all() -> None:
                     ENTRY_POINT,
                     {"task": name, "mode": mode},
                     requires="virtualhome",
+                    vector_entry_point=VECTOR,
                     summary=f"{description}, {'as published' if mode == 'published' else 'with fixed rules'}",
                 )
             )
@@ -109,6 +112,7 @@ def _register_all() -> None:
                 knobs,
                 split_ids=splits,
                 requires="virtualhome",
+                vector_entry_point=VECTOR,
                 level=level,
                 summary=summary,
             )
@@ -120,6 +124,7 @@ def _register_all() -> None:
                     ENTRY_POINT,
                     {**knobs, "split": split},
                     requires="virtualhome",
+                    vector_entry_point=VECTOR,
                     summary=f"{level} households, {HELD_OUT[split]}",
                 )
             )
@@ -133,6 +138,7 @@ def _register_all() -> None:
                 HOUSEHOLD_SPLITS,
                 split_ids=splits,
                 requires="virtualhome",
+                vector_entry_point=HOUSEHOLD_VECTOR,
                 level=level,
                 summary=HOUSEHOLD_SUMMARIES[level],
             )
@@ -145,6 +151,7 @@ def _register_all() -> None:
                     {**knobs, "split": split},
                     {name: HOUSEHOLD_SPLITS[name] for name in ("valid", "test")},
                     requires="virtualhome",
+                    vector_entry_point=HOUSEHOLD_VECTOR,
                     summary=f"{level} drawn homes, {HELD_OUT[split]}",
                 )
             )

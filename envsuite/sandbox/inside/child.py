@@ -109,6 +109,7 @@ class Child:
         """
         config, limits, scratch, link = self.config, self.job["limits"], self.scratch, self.pipes.get(LINK)
         kernel.die_first()
+        os.nice(config["niceness"])
         if config["namespaces"]:
             kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC)
             kernel.privatise_mounts()

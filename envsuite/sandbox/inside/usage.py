@@ -43,6 +43,8 @@ def memory_of(pid: int) -> ProcessMemory:
     return ProcessMemory(own, sizes.get("RssShmem", 0), sizes.get("VmSize", 0))
 
 
+_DELETED = " (deleted)"
+"""end of the kernel's name of a file that was removed, and of shared memory that never had a name"""
 _SIZES = ("RssAnon", "RssShmem", "VmSwap", "VmSize")
 
 
@@ -80,7 +82,7 @@ def _shared_bytes(pids: Iterable[int]) -> int:
     sizes: dict[tuple[str, int], int] = {}
     for pid in pids:
         own: dict[tuple[str, int], int] = {}
-        for mapping in mappings(pid):
+        for mapping in unnamed_mappings(pid):
             if mapping.shared and mapping.name == "/dev/zero (deleted)":
                 own[mapping.file] = own.get(mapping.file, 0) + mapping.size
         sizes.update({file: max(size, sizes.get(file, 0)) for file, size in own.items()})
@@ -97,11 +99,16 @@ class Mapping:
     name: str
 
 
-def mappings(pid: int) -> Iterator[Mapping]:
-    """Yields the mappings of a process; nothing if they cannot be read."""
+def unnamed_mappings(pid: int) -> Iterator[Mapping]:
+    """Yields a process's mappings of files that have no name any more; nothing if they cannot be read."""
     try:
-        with open(f"/proc/{pid}/maps") as file:
-            for line in file:
+        with open(f"/proc/{pid}/maps", errors="replace") as file:
+            text = file.read()
+            if _DELETED not in text:  # most processes have hundreds of mappings and none of these
+                return
+            for line in text.split("\n"):
+                if not line.endswith(_DELETED):
+                    continue
                 span, rights, _, device, inode, *name = line.split(None, 5)
                 first, _, last = span.partition("-")
                 size = int(last, 16) - int(first, 16)
@@ -231,14 +238,13 @@ def unlinked_bytes(pids: Iterable[int], folders: Iterable[str]) -> float:
     Only files on the disks of `folders` count, mapped files as large as they are mapped. Processes that the caller may
     not inspect are skipped, and so are files that the caller has mapped: libraries that were replaced since it began.
     """
-    inherited = {mapping.file for mapping in mappings(os.getpid())}
+    inherited = {mapping.file for mapping in unnamed_mappings(os.getpid())}
     disks = {os.stat(folder).st_dev for folder in folders}
     names = {f"{os.major(disk):02x}:{os.minor(disk):02x}" for disk in disks}
     sizes: dict[tuple[str, int], int] = {}
     for pid in pids:
-        for mapping in mappings(pid):
-            foreign = mapping.file[0] in names and mapping.file not in inherited
-            if foreign and mapping.name.endswith(" (deleted)"):
+        for mapping in unnamed_mappings(pid):
+            if mapping.file[0] in names and mapping.file not in inherited:
                 sizes[mapping.file] = max(mapping.size, sizes.get(mapping.file, 0))
         try:
             handles = os.listdir(f"/proc/{pid}/fd")

@@ -18,7 +18,7 @@ from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import find, is_model, make_policy, on_server, policy_options, starts_server
+from harness.policies import find, is_model, make_policy, members, on_server, policy_options, starts_server
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
@@ -141,6 +141,8 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     model = config.model
     if not is_model(model):
         return
+    if getattr(args, "policy_replicas", 0) and len(members(model)) > 1:
+        raise UsageError(f"--policy-replicas copies one model, not the team {model}: leave it out.")
     row = find(model, args.base_url, config.sampling.action_mode)[0]
     if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
         servers = "openai:, vllm:, llamacpp:, inspect: or --base-url"

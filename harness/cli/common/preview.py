@@ -96,7 +96,7 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
         cli.print_safely(note, sys.stderr)
     env = registry.build(config.task, config.reward_mode, **config.knobs)
     try:
-        text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
+        text, info = env.preview(config.seeds[0])
         admissible = info["admissible_commands"]
         messages = config.prompting.messages(
             env.instructions, info["objective"], [], text, admissible, labels=info["labels"]

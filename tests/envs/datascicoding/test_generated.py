@@ -73,7 +73,7 @@ def test_a_table_has_the_structure_of_its_split():
             assert {term.family for term in world.outcome} == {world.mechanism_family}
             assert world.theme in themes.THEMES[split]
             drawn.setdefault(split, set()).add((world.graph_family, world.mechanism_family))
-    assert not drawn["train"] & drawn["test"] and not drawn["validation"] & (drawn["train"] | drawn["test"])
+    assert not drawn["train"] & drawn["test"] and not drawn["valid"] & (drawn["train"] | drawn["test"])
 
 
 def test_the_expected_auc_is_the_mean_over_labels_and_chances_order_rows_best():

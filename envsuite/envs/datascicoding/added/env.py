@@ -22,8 +22,9 @@ from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
 from envsuite.envs.datascicoding.blending import boosting
-from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
+from envsuite.envs.datascicoding.env import DataSciCoding
 from envsuite.envs.datascicoding.instances import columns_text
+from envsuite.envs.datascicoding.instructions import ANSWER
 from envsuite.sandbox import drivers
 from envsuite.types import Knob
 

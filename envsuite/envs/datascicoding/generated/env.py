@@ -26,11 +26,12 @@ import numpy as np
 
 from envsuite.envs.datascicoding import exploring, scoring
 from envsuite.envs.datascicoding.blending import boosting
-from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
+from envsuite.envs.datascicoding.env import DataSciCoding
 from envsuite.envs.datascicoding.generated import graphs, programs
 from envsuite.envs.datascicoding.generated.columns import KINDS_OF_LEVELS, NUMBER_CODE
 from envsuite.envs.datascicoding.generated.levels import LEVELS
 from envsuite.envs.datascicoding.generated.table import HELD_ROWS, SHOWN_ROWS, CausalTable, draw_table
+from envsuite.envs.datascicoding.instructions import ANSWER
 from envsuite.errors import UsageError
 from envsuite.sandbox import drivers
 from envsuite.types import Knob

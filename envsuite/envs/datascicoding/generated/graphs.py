@@ -16,7 +16,7 @@ GRAPHS = ("chain", "star", "tree", "layers", "ladder", "mesh")
 SMALLEST = 5
 """nodes of the smallest graph that every family has"""
 
-TRAIN, VALIDATION, TEST = "train", "validation", "test"
+TRAIN, VALIDATION, TEST = "train", "valid", "test"
 SPLITS = {
     TRAIN: range(0, 1_000_000),
     VALIDATION: range(1_000_000, 1_001_000),

@@ -139,7 +139,7 @@ def kind_of(note: str) -> str:
 def terms_of(note: str, avoid: set[str]) -> list[str]:
     """Returns technical terms of an entry: code, and words that are spelled like code, without names in `avoid`."""
     terms = []
-    note = re.sub(r"https?://\S+|\bwww\.\S+", " ", note)
+    note = re.sub(r"https?://\S+|\bwww\.\S+|`[^`]*`_+", " ", note)  # addresses, links to authors
     for code, word in _TERM.findall(note):
         term = (code or word).strip()
         if term and not avoid & set(re.findall(r"\w+", term)) and not term.startswith(("http", "#", "@")):

@@ -88,19 +88,30 @@ def split_of(package: str) -> str:
 @cache
 def mined_tasks(path: Path = MANIFEST) -> dict[str, MinedTask]:
     """Returns the tasks of a list by id. Raises DataError naming the line."""
-    try:
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"The list of mined tasks {path} cannot be read: {error}. Install envsuite again.") from None
     tasks = {}
-    for number, line in enumerate(lines, 1):
+    for number, row in enumerate(rows(path), 1):
         where = f"{path}, line {number}"
         try:
-            record = records.parse(json.loads(line), where)
+            record = records.parse(row, where)
             tasks[record.instance_id] = MinedTask(record, record.extra["recipe"])
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{where}: not a mined task ({type(error).__name__}: {error}).") from None
     return tasks
+
+
+def rows(path: Path = MANIFEST) -> list[Any]:
+    """Returns the rows of a list as they were written. Raises DataError naming the line."""
+    try:
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"The list of mined tasks {path} cannot be read: {error}. Install envsuite again.") from None
+    values = []
+    for number, line in enumerate(lines, 1):
+        try:
+            values.append(json.loads(line))
+        except ValueError as error:
+            raise DataError(f"{path}, line {number}: not a mined task (ValueError: {error}).") from None
+    return values
 
 
 def write(rows: Iterable[dict[str, Any]], path: Path = MANIFEST) -> int:

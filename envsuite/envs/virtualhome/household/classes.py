@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envsuite.envs.virtualhome.household.layouts import Dice
 from envsuite.envs.virtualhome.household.vocabulary import goal_classes, needs_objects, uses_device, vocabulary
-from envsuite.errors import UsageError
+from envsuite.errors import BadKnob
 
 MAX_GOAL_OBJECTS = 5
 """most objects of a goal of several parts, so that the exact planner stays fast"""
@@ -29,17 +29,17 @@ class DrawSettings(NamedTuple):
 
 
 def classes_of(settings: DrawSettings) -> tuple[str, ...]:
-    """Returns the goal classes of the settings. Raises UsageError if knobs contradict each other."""
+    """Returns the goal classes of the settings. Raises BadKnob if knobs contradict each other."""
     chosen, split = settings.goals, settings.split
     held_out = goal_classes(unseen=True)
     if split == "unseen_goal":
         if seen := [name for name in chosen if name not in held_out]:
-            raise UsageError(
+            raise BadKnob(
                 f"Knob 'goals' cannot have {', '.join(seen)} in split 'unseen_goal': training has these classes. "
                 f"Held-out classes are {', '.join(held_out)}."
             )
     elif unseen := [name for name in chosen if name in held_out]:
-        raise UsageError(
+        raise BadKnob(
             f"Knob 'goals' cannot have {', '.join(unseen)} in split {split!r}: no training game has these classes. "
             f"Use split=unseen_goal."
         )
@@ -50,7 +50,7 @@ def classes_of(settings: DrawSettings) -> tuple[str, ...]:
         if settings.logic or not specs[name].get("logic")
     )
     if split == "unseen_appliance" and not any(map(uses_device, names)):
-        raise UsageError(
+        raise BadKnob(
             f"Knob 'goals' cannot be only {', '.join(chosen)} in split 'unseen_appliance': they use no appliance, lamp "
             "or screen."
         )
@@ -58,13 +58,13 @@ def classes_of(settings: DrawSettings) -> tuple[str, ...]:
     fitting = tuple(name for name in names if needs_objects(name) <= settings.objects)
     with_objects = [name for name in fitting if needs_objects(name)]
     if not with_objects:
-        raise UsageError(
+        raise BadKnob(
             f"Knob 'objects' is {settings.objects}, but goals {', '.join(chosen) or 'of every class'} need "
             f"{min(map(needs_objects, names)) or 'an object to look for'}: use more objects or other goals."
         )
     least = min(map(needs_objects, with_objects)) * max(settings.goal_length - 1, 1)
     if least > settings.objects:
-        raise UsageError(
+        raise BadKnob(
             f"Knob 'objects' is {settings.objects}, but a goal of {settings.goal_length} parts needs at least {least}: "
             "use more objects or a smaller goal_length."
         )
@@ -88,7 +88,7 @@ def draw_classes(dice: Dice, settings: DrawSettings, names: tuple[str, ...]) -> 
         needs = [needs_objects(name) for name in chosen]
         if needs.count(0) <= (settings.goal_length > 1) and sum(needs) <= min(settings.objects, MAX_GOAL_OBJECTS):
             return dice.shuffled(chosen)
-    raise UsageError(
+    raise BadKnob(
         f"Knob 'objects' is {settings.objects}, too few for goals of {settings.goal_length} parts: "
         "use more objects, a smaller goal_length or other goals."
     )

@@ -18,11 +18,10 @@ completes the task, too, and earns half of its part. `shaped` uses the planner, 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from envsuite.core import TextEnv
+from envsuite.envs.virtualhome.base import HomeEnv
 from envsuite.envs.virtualhome.generator import SPLITS
 from envsuite.envs.virtualhome.household.blind import blind_commands
 from envsuite.envs.virtualhome.household.classes import DrawSettings
@@ -31,8 +30,7 @@ from envsuite.envs.virtualhome.household.generator import draw_home
 from envsuite.envs.virtualhome.household.text import HOUSEHOLD_TOOLS
 from envsuite.envs.virtualhome.household.vocabulary import goal_classes
 from envsuite.envs.virtualhome.menu import HOUSEHOLD_LEVELS
-from envsuite.envs.virtualhome.rules.published import GAMMA
-from envsuite.types import Knob, Outcome
+from envsuite.types import Knob
 
 INSTRUCTIONS = """\
 You are in a home with several rooms. You have two hands, each for one thing, and you act by short commands:
@@ -57,10 +55,9 @@ SIGHT = {
     "room": " You notice all loose things in the room that are not shut away.",
     "spot": " You notice loose things only at the furniture where you stand.",
 }
-MAX_CACHED_GAMES = 8  # games kept with their plans, for repeated attempts at one seed
 
 
-class HouseholdEnv(TextEnv):
+class HouseholdEnv(HomeEnv):
     """A drawn home in which the player does one household task. Rules: docs/envs/virtualhome.md."""
 
     knobs = (
@@ -84,7 +81,6 @@ class HouseholdEnv(TextEnv):
     levels = HOUSEHOLD_LEVELS
     tools = HOUSEHOLD_TOOLS
     experts: ClassVar[tuple[str, ...]] = ("", "partial")
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
 
     game: HouseholdGame
 
@@ -93,30 +89,11 @@ class HouseholdEnv(TextEnv):
         settings = self.settings
         self._draw_settings = DrawSettings(**{name: getattr(settings, name) for name in DrawSettings._fields})
         self.instructions = INSTRUCTIONS.format(sight=SIGHT[settings.sight], logic=LOGIC if settings.logic else "")
-        self._games: OrderedDict[int, HouseholdGame] = OrderedDict()
         draw_home(1_000_000, self._draw_settings)  # reject impossible settings before the first reset
 
-    def _reset(self, seed: int) -> str:
-        self.game = self._game(seed)
-        self.objective = self.game.goal.text
-        return self.game.begin()
-
-    def _game(self, seed: int) -> HouseholdGame:
-        """Returns the game of a seed from a small cache."""
-        game = self._games.get(seed)
-        if game is None:
-            drawn = draw_home(seed, self._draw_settings)
-            game = HouseholdGame(drawn, self.settings.sight == "spot", self.settings.view == "full")
-            self._games[seed] = game
-            if len(self._games) > MAX_CACHED_GAMES:
-                self._games.popitem(last=False)
-        return game
-
-    def _act(self, command: str) -> Outcome:
-        return self.game.act(command)
-
-    def admissible(self) -> list[str]:
-        return self.game.admissible()
+    def _new_game(self, seed: int) -> HouseholdGame:
+        drawn = draw_home(seed, self._draw_settings)
+        return HouseholdGame(drawn, self.settings.sight == "spot", self.settings.view == "full")
 
     def expert(self, kind: str = "") -> str | None:
         """Returns the next command of the exact planner, or for `partial` of the expert that searches."""
@@ -126,35 +103,13 @@ class HouseholdEnv(TextEnv):
         """Returns a script that reads only the goal and knows what homes are like."""
         return blind_commands(self.game.goal, self.settings.max_steps)
 
-    def remaining(self) -> int | None:
-        return self.game.plan()[0]
-
     def labels(self) -> dict[str, str]:
         home = f"{len(self.game.home.rooms)}-{self.game.drawn.plan}"
         task = {"task_type": self.game.goal.name, "split": self.settings.split, "home": home}
         return {**task, "instance": self.objective}
 
     def metrics(self) -> dict[str, float]:
-        values = {"discounted_return": GAMMA ** (self.turn - 1) if self.success else 0.0}
+        values = super().metrics()
         if preferences := self.game.preferences:
             values["preferred"] = sum(preferences) / len(preferences)
         return values
-
-    def get_state(self) -> Any:
-        """Returns a snapshot: the seed of the home and the state of its game."""
-        return self.episode_seed, self.game.save()
-
-    def set_state(self, state: Any) -> None:
-        seed, saved = state
-        self.game = self._game(seed)
-        self.objective = self.game.goal.text
-        self.game.load(saved)
-
-    def render(self) -> Any:
-        """Renders the home: `rgb_array` [height, width, 3] uint8 or `ansi` text; None without a render mode."""
-        if self.render_mode is None:
-            return None
-        from envsuite.envs.virtualhome import picture  # pillow, on first use
-
-        draw_or_write = picture.draw if self.render_mode == "rgb_array" else picture.write
-        return draw_or_write(self.game.engine, self.game.state, self.objective)

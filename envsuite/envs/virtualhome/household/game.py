@@ -24,6 +24,7 @@ class HouseholdGame:
         self.drawn, self.home, self.goal = drawn, drawn.home, drawn.goal
         self.engine = HouseholdEngine(drawn.home, nearsighted)
         self.tracker = OrderedTracker(self.engine, drawn.goal)
+        self.objective = drawn.goal.text
         self.full_view = full_view
         self._narrator = ShortNarrator(self.engine)
         self._list_offers = Offers(self.engine)

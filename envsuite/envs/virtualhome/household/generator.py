@@ -19,7 +19,7 @@ _DRAWS_PER_CLASS = 20  # homes tried before other goal classes are drawn, so tha
 
 
 def draw_home(seed: int, settings: DrawSettings) -> DrawnHome:
-    """Draws the home of a seed. Raises UsageError if knobs contradict each other or no home fits them."""
+    """Draws the home of a seed. Raises BadKnob if knobs contradict each other, UsageError if no home fits them."""
     dice = Dice(seed)
     split = split_of_seed(seed)
     if settings.split != "train" and split == "train":

@@ -31,7 +31,7 @@ from envsuite.envs.virtualhome.rules.engine import (
     HomeState,
 )
 from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Stage
-from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, _Reduced
+from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, ReducedSearch
 
 ANYWHERE = 0.01
 """weight of furniture where people do not keep an object; `usual_places` has the weights of all other furniture"""
@@ -115,7 +115,7 @@ class SearchingExpert:
             grounded = HouseholdGoal(self.goal.text, (*before, stage))
             keys = {key for key in relevance._relevant(s, grounded) if self._knows(key)}
             keys |= self._seen_at_goal(s, number)
-            search = _Reduced(engine, grounded, frozenset(keys), lambda reduced: OrderedTracker(reduced, goal))
+            search = ReducedSearch(engine, grounded, frozenset(keys), lambda reduced: OrderedTracker(reduced, goal))
             limit = len(best) if best else 1 << 20
             if search.bound_at(s, number) < limit:
                 best = search.plan_below(s, number, limit) or best

@@ -14,14 +14,14 @@ from envsuite.envs.virtualhome.rules.engine import CLOSE, WALK, HomeAction, Home
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, predicate
 from envsuite.envs.virtualhome.rules.lower_bound import NEVER
-from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, SearchTooLong, _Reduced
+from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, ReducedSearch, SearchTooLong
 
 BUDGET = 2000
 """most states of a search for several parts"""
 Track = Callable[[FixedEngine], OrderedTracker]
 
 
-class OrderedSearch(_Reduced):
+class OrderedSearch(ReducedSearch):
     """Search that leaves out commands that no shortest plan needs.
 
     It does not enter rooms where nothing matters, and closes only what must be closed or works when closed.

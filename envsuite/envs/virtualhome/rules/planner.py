@@ -30,7 +30,7 @@ class HouseholdPlanner:
 
     def __init__(self, engine: FixedEngine, tracker: StageTracker) -> None:
         self.engine, self.tracker = engine, tracker
-        self._reduced: dict[frozenset[str], _Reduced] = {}
+        self._reduced: dict[frozenset[str], ReducedSearch] = {}
         self._plans: dict[Node, tuple[int, HomeAction | None]] = {}
 
     def next(self, s: HomeState, stage: int) -> tuple[int, HomeAction | None]:
@@ -49,7 +49,7 @@ class HouseholdPlanner:
     def _plan(self, s: HomeState, stage: int) -> list[HomeAction]:
         relevant = self._relevant(s)
         if relevant not in self._reduced:
-            self._reduced[relevant] = _Reduced(self.engine, self.tracker.goal, relevant)
+            self._reduced[relevant] = ReducedSearch(self.engine, self.tracker.goal, relevant)
         return self._reduced[relevant].plan(s, stage)
 
     def _relevant(self, s: HomeState, goal: HouseholdGoal | None = None) -> frozenset[str]:
@@ -82,7 +82,7 @@ class HouseholdPlanner:
         return self.engine.home.room_bits
 
 
-class _Reduced:
+class ReducedSearch:
     """Search in the part of a home that a goal needs; two placeholders represent irrelevant things in the hands."""
 
     def __init__(
