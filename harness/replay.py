@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from envsuite import registry
-from envsuite.errors import UnknownTask
-from envsuite.types import StopReason, knobs_json
+from envsuite.core import check_knobs
+from envsuite.errors import UnknownTask, UsageError
+from envsuite.types import StopReason, Task, knobs_json
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, open_slots
-from harness.policies import advice_kind, is_model, make_policy, member
+from harness.policies import TEAM, advice_kind, is_computed, is_model, make_policy, member, members, record_name
 from harness.policies.recorded import ReplayPolicy
 from harness.records import Key, Record, is_broken
+from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
 from harness.run_folder import UNREADABLE, RunFolder, Verdict, shortened, unlike_commands
 from harness.steps import reply_calls, reply_text
@@ -70,11 +72,28 @@ def check(
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
         task = registry.TASKS[task_id]
         knobs = registry.replay_knobs(task, next(iter(group.values()))["knobs"], trusted)
+        if (model in players or advice_kind(model)) and (fault := misnamed(model, task, knobs)):
+            yield from (Verdict(record, f"model: {fault}") for record in group.values())
+            continue
         config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
         execution = Execution(max_concurrent, num_workers)
         for record, played in replayed(file, config, list(group.values()), execution, again=model in players):
             difference = _verdict(record, played, mode) or _call_difference(record, played, folder)
             yield Verdict(record, difference or _chain_difference(record, played, folder))
+
+
+def misnamed(model: str, task: Task, knobs: Mapping[str, Any]) -> str:
+    """Says why no player of this name can have played a task; "" if one can, or if it is a model alone."""
+    if not is_computed(model) and not model.startswith(TEAM):
+        return ""
+    cls, players = registry.env_class(task), members(model)
+    try:
+        record_name(model)
+        check_expert(cls, "+".join(player for player in players if not is_model(player)))
+        agents = cls.agents(check_knobs(cls, {**task.kwargs, **knobs}))
+    except UsageError as error:
+        return str(error)
+    return "" if len(players) in (1, agents) else f"{len(players)} players are named, and the game has {agents}"
 
 
 def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:

@@ -22,7 +22,7 @@ from harness.policies import ADVISED, gguf_file, is_model, record_name, team_nam
 from harness.prompting import protocols
 from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
-from harness.suites.plan import Planned, plan
+from harness.suites.plan import Planned, check_team, plan
 
 
 def parser() -> argparse.ArgumentParser:
@@ -92,6 +92,8 @@ def _main(argv: Sequence[str] | None) -> int:
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
     how = execution(args)
+    for config in _configs(plans, args.model):
+        check_team(config, args.team)
     if args.dry_run:
         for config in _configs(plans, args.model):
             describe(config, args, console)

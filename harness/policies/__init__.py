@@ -279,8 +279,8 @@ def record_name(name: str) -> str:
     """
     _refuse_argument(name)
     if name.startswith(TEAM):
-        if team_name(players := members(name)) != name:
-            raise UsageError(f"{name!r} is no team of different players: name the player alone.")
+        if (same := team_name(players := members(name))) != name:
+            raise UsageError(f"There is no player {name!r}: write {same}.")
         return TEAM + "+".join(map(record_name, players))
     prefix, _, argument = name.partition(":")
     if prefix == "replay":
@@ -317,11 +317,12 @@ def identity(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     return result
 
 
-def make_policy(name: str, **options: Any) -> Policy:
+def make_policy(name: str, made: Mapping[str, Policy] | None = None, **options: Any) -> Policy:
     """Creates the policy `name`. Ignores settings that belong to other kinds of policies.
 
     `action_mode="score"` makes a local model choose among admissible commands. `base_url` is the
-    address of a server. Raises MissingExtra if a dependency is not installed.
+    address of a server. `made` are the policies of a team's players, by name. Raises MissingExtra if a
+    dependency is not installed.
 
     Examples:
         >>> make_policy("expert").name
@@ -333,7 +334,7 @@ def make_policy(name: str, **options: Any) -> Policy:
 
         if options.get("served_model_name") and sum(map(is_model, set(members(name)))) > 1:
             raise UsageError("--served-model-name is the name of one model: leave it out for several.")
-        made = {player: make_policy(player, **options) for player in dict.fromkeys(members(name))}
+        made = made or {player: make_policy(player, **options) for player in dict.fromkeys(members(name))}
         return TeamPolicy(name, [made[player] for player in members(name)])
     row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
     accepted = {key: value for key, value in options.items() if key in row.options or key not in SETTINGS}

@@ -32,6 +32,7 @@ from harness.evaluate import RunConfig
 from harness.policies import is_computed, is_model, member
 from harness.prompting import protocols
 from harness.records import Record, is_broken
+from harness.replay import misnamed
 from harness.stats.compare import check_config, read_run
 from harness.stats.summary import Summary, summarise
 from harness.steps import reply_text
@@ -172,6 +173,9 @@ def faults(board: Board) -> Iterator[str]:
             yield f"{name}: suite {board.suite!r} has no such task with these knobs"
             continue
         config = planned[0].config
+        if fault := misnamed(model, config.task, config.knobs):
+            yield f"{name}: {fault}"
+            continue
         for field, (expected, stated) in _protocol(config, identity).items():
             if expected != stated:
                 yield f"{name}: {field} is {stated!r}, and suite {board.suite!r} fixes {expected!r}"

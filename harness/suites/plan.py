@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -208,20 +209,24 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
         ),
     )
     check_wording(config.prompting.wording, config.task)
-    _check_team(config, request.team)
+    check_team(config, request.team)
     config.seeds  # noqa: B018  raises if the task has fewer games than were requested
     return config
 
 
-def _check_team(config: RunConfig, players: int) -> None:
+def check_team(config: RunConfig, players: int) -> None:
     """Raises UsageError if the number of players is not the number of the game's agents with players of their own."""
     cls = registry.env_class(config.task)
     agents = cls.agents(check_knobs(cls, {**config.task.kwargs, **config.knobs}))
-    players = players or len(members(config.model))
+    named, players = players, players or len(members(config.model))
     if players == agents or (players == 1 and not config.model.startswith(TEAM)):
         return
     if agents == 1:
-        raise UsageError(f"{config.task.id} with these knobs has one player, not {players}: drop --cook.")
+        cure = "drop --cook" if named or not cls.team_knobs else "name a team's players with --cook"
+        older = registry.TASKS.get(re.sub(r"-v\d+$", "-v0", config.task.id))
+        if older and not cls.team_knobs and registry.env_class(older).team_knobs:
+            cure += f", or play {older.id}, which has teams of cooks"
+        raise UsageError(f"{config.task.id} with these knobs has one player, not {players}: {cure}.")
     raise UsageError(
         f"{config.task.id} has {agents} cooks, and {players} players are named: name one for each with --cook N=MODEL."
     )

@@ -168,6 +168,32 @@ def test_a_blind_cook_plays_its_own_part_of_the_experts_game():
     assert info["success"]
 
 
+def test_in_real_time_going_on_with_a_command_is_valid():
+    env = registry.build("Overcooked-easy-v0", cooks=2, realtime=True)
+    env.reset(seed=1)
+    over = False
+    while not over:
+        *_, terminated, truncated, info = env.step(env.expert())
+        assert info["is_action_valid"]
+        over = terminated or truncated
+    assert info["success"]
+
+
+@pytest.mark.parametrize("task", ["Overcooked-easy-v0", TWO])
+def test_blind_cooks_play_the_same_game_in_real_time(task):
+    for seed in range(3):
+        times = []
+        for realtime in (False, True):
+            env = registry.build(task, cooks=2, partner="team", realtime=realtime)
+            env.reset(seed=seed)
+            over = False
+            while not over:
+                *_, terminated, truncated, info = env.step(env.blind())
+                over = terminated or truncated
+            times.append((env.time, info["success"]))
+        assert times[0] == times[1]
+
+
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [

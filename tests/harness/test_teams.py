@@ -11,10 +11,13 @@ from envsuite.errors import UsageError
 from harness import hash_chain, records, replay
 from harness.cli import eval as eval_command
 from harness.cli import table as table_command
+from harness.demos import conversations
 from harness.evaluate import RunConfig, evaluate
+from harness.interop.chat_game import chat_config
 from harness.policies import is_model, make_policy, record_name, team_name
 from harness.policies.team import TeamPolicy
 from harness.prompting.prompting import Prompting
+from harness.resample import draw
 from harness.rollout.executors import LocalExecutor, ProcessExecutor
 from harness.rollout.loop import rollout
 from harness.stats.summary import summarise
@@ -162,6 +165,57 @@ def test_a_reply_with_several_commands_moves_nobody_but_its_own_cook(tmp_path):
     assert not [difference for _, difference in replay.check(file) if difference]
 
 
+def test_a_resample_draws_turns_of_the_model_alone():
+    steps = [{"agent": 1}, {"agent": 2}, {"agent": 1}]
+    drawn, total = draw([{"model": "team:some/model+random", "steps": steps}], 9, seed=0)
+    assert total == 2 and [turn for _, turn in drawn] == [0, 2]
+
+
+def test_demonstrations_of_a_team_have_a_conversation_for_each_cook():
+    (run,) = played("expert", lambda kind: LocalExecutor(1, advice_kind=kind))
+    chats = conversations(run, Prompting(admissible="none"))
+    assert len(chats) == 2 and sum(len(chat) for chat in chats) == 2 + 2 * len(run.turns)
+    for number, chat in enumerate(chats, 1):
+        seen = [message["content"] for message in chat if message["role"] == "user"]
+        assert all(f"You are cook {number} of 2." in text for text in seen)
+
+
+def test_a_conversation_of_one_player_is_refused_for_several():
+    with pytest.raises(UsageError, match="a player for each of 2 cooks"):
+        chat_config("test", TASK, set="partner=team")
+
+
+@pytest.mark.parametrize("name", ["team:expert", "random:gpt4", "expert:greedy2", "team:some/model+expert:greedy2"])
+def test_a_name_that_no_player_has_is_a_fault_of_its_row_and_the_check_goes_on(name, tmp_path):
+    assert replay.misnamed(name, registry.TASKS[TASK], {"partner": "team"})
+    (run,) = played("expert", lambda kind: LocalExecutor(1, advice_kind=kind))
+    record = records.record(run, "expert", "sparse")
+    file = tmp_path / "results.jsonl"
+    file.write_bytes(records.dump({**record, "model": name}) + records.dump(record))
+    verdicts = list(replay.check(file, players={name, "expert"}))
+    assert [verdict.record["model"] for verdict in verdicts if verdict.difference] == [name]
+
+
+def test_cross_play_loads_every_player_once(tmp_path, monkeypatch):
+    made = []
+
+    def counted(name, *args, **options):
+        made.append(name)
+        return make_policy(name, *args, **options)
+
+    monkeypatch.setattr("harness.cli.common.players.make_policy", counted)
+    argv = ["crossplay", "-e", TASK, "-n", "1", "-o", str(tmp_path), "-m", "random", "-m", "expert", "--reuse", "off"]
+    command(table_command, *argv)
+    assert sorted(name for name in made if "+" not in name) == ["expert", "random"]
+
+
+def test_cross_play_refuses_an_unknown_metric_after_the_first_pair(tmp_path, capsys):
+    argv = ["crossplay", "-e", TASK, "-n", "1", "-o", str(tmp_path), "-m", "random", "-m", "expert", "--reuse", "off"]
+    with pytest.raises(SystemExit):
+        table_command.main([*argv, "--metric", "speed"])
+    assert "no metric 'speed'" in capsys.readouterr().err and len(list(tmp_path.iterdir())) == 1
+
+
 def test_replicas_of_a_team_are_refused(capsys):
     argv = ["-e", TASK, "-m", "some/model", "--cook", "2=expert", "--executor", "ray", "--policy-replicas", "2"]
     with pytest.raises(SystemExit):
@@ -188,6 +242,9 @@ def test_names_of_teams():
         (["-e", TASK, "--cook", "3=random"], "cooks 2 to 3"),
         (["-e", TASK, "--cook", "2"], "--cook takes N=MODEL"),
         (["-e", TASK, "--cook", "2=random", "--cook", "2=blind"], "each number once"),
+        (["-e", "Overcooked-medium-v1", "--cook", "2=random"], "play Overcooked-medium-v0, which has teams"),
+        (["-e", TASK, "-m", "team:expert+random"], "name a team's players with --cook"),
+        (["-e", TASK, "-m", "team:expert+greedy"], "write team:expert+expert:greedy."),
         (["-e", TASK, "--set", "partner=expert", "--cook", "2=random"], "drop --cook"),
     ],
 )

@@ -35,8 +35,7 @@ from typing import Any, ClassVar
 
 from envsuite.core import expert_script
 from envsuite.envs.overcooked import picture
-from envsuite.envs.overcooked.blind import blind_commands
-from envsuite.envs.overcooked.cooks import Menu, greedy_cook
+from envsuite.envs.overcooked.cooks import Menu, blind_commands, greedy_cook
 from envsuite.envs.overcooked.engine import Macro, Simulation, macro_actions
 from envsuite.envs.overcooked.generator import kitchen_and_order, published_kitchen_and_order
 from envsuite.envs.overcooked.kitchen import Kitchen, all_foods, recipe_foods, recipe_names
@@ -165,23 +164,24 @@ class OvercookedEnv(Rounds):
     def _act(self, command: str) -> Outcome:
         sim, settings, team, cook = self.sim, self.settings, self.team, self.active_cook
         own = settings.partner == "team"
-        if own:
-            team.given[cook] += 1
-            if settings.say:
-                command, message = split_message(command)
-                team.tell(cook, message)
+        if own and settings.say:
+            command, message = split_message(command)
+            team.tell(cook, message)
         macro = self._commands.get(command) or self._commands.get(normalise(command))
         prefix, valid = "", False
+        going_on = macro is not None and macro == sim.macro[cook]  # in real time
+        if own or settings.realtime:
+            team.given[cook] += not going_on
         if macro is None:
             prefix = "Nobody here knows that command. "
-        elif self._honest and command not in self._offers and not helps(sim, cook, macro) and macro != sim.macro[cook]:
+        elif self._honest and command not in self._offers and not helps(sim, cook, macro) and not going_on:
             prefix, macro = "That would get nothing done now. ", None
         if macro is None:
             sim.begin(cook, WAIT)
         else:
-            if macro != sim.macro[cook]:  # in real time, the command that goes on is already running
+            if not going_on:
                 sim.begin(cook, macro)
-            valid = helps(sim, cook, macro) or self._walks(macro)
+            valid = going_on or helps(sim, cook, macro) or self._walks(macro)
         team.due.discard(cook)
         before = sim.touched
         reward = self._run()
@@ -268,15 +268,18 @@ class OvercookedEnv(Rounds):
     def blind(self) -> str | None:
         """Returns the blind player's next command. In a team, every cook has a script of its own.
 
-        In a published kitchen it is that cook's part of the experts' game.
+        In a published kitchen it is that cook's part of the experts' game. In real time, it goes on with a command
+        until that ends.
         """
-        if self.settings.partner != "team":
+        settings, cook = self.settings, self.active_cook
+        published = settings.layout != "random"
+        if settings.partner != "team" and (published or not settings.realtime):
             return super().blind()
+        if (running := self.sim.macro[cook]) is not None:
+            return running.name
         if not self._scripts:
-            cooks = self.settings.cooks
-            published = self.settings.layout != "random"
+            cooks = settings.cooks
             self._scripts = scripts_of(expert_commands(self), cooks) if published else [self.blind_script()] * cooks
-        cook = self.active_cook
         script = self._scripts[cook]
         return script[self.team.given[cook] % len(script)] if script else None
 

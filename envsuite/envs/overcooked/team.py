@@ -33,7 +33,7 @@ class Team:
         self.refusals: dict[int, str] = {}
         """answers to invalid commands that their cooks have not read yet"""
         self.given = [0] * cooks
-        """number of commands that each cook has given"""
+        """number of commands that each cook has begun, in real time or with players of their own"""
         self.due: set[int] = set()
         """cooks that are asked before the next primitive step although they are busy"""
         self._unread: list[tuple[tuple[int, str], ...]] = [()] * cooks
@@ -68,11 +68,15 @@ def scripts_of(commands: Iterable[tuple[int, str]], cooks: int) -> list[Sequence
 
 
 def expert_commands(env: TextEnv) -> Iterable[tuple[int, str]]:
-    """Yields cook and command of the game that the team of experts plays from the start of the current episode."""
+    """Yields cook and command of the game that the team of experts plays from the start of the current episode.
+
+    In real time, a command that goes on is not yielded again.
+    """
     twin: Any = type(env)(**vars(env.settings))
     twin.reset(seed=env.episode_seed)
     over = False
     while not over and (command := twin.expert()) is not None:
-        yield twin.active_cook, command
+        if twin.sim.macro[twin.active_cook] is None:
+            yield twin.active_cook, command
         *_, terminated, truncated, _ = twin.step(command)
         over = terminated or truncated

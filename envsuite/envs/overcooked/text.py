@@ -44,7 +44,7 @@ with what they are doing while you decide."""
 MESSAGES = f"""
 
 You may add a message of at most {MOST_CHARACTERS} characters, which takes no time. The others read it at their next \
-turn. Write it after the command: COMMAND; say: MESSAGE"""
+turn. Write it after the command: COMMAND; say: MESSAGE. A message without a command costs a step of time."""
 REALTIME = """
 
 A turn is one step of time. To go on with a command, give it again; another command takes its place."""

@@ -71,7 +71,9 @@ def run(argv: Sequence[str]) -> int:
     summaries: dict[str, Summary] = {}
     with Players(args) as policies:
         for name, config in configs.items():
-            _, summaries[record_name(name)] = play(config, name, args, how, policies)
+            _, summary = play(config, name, args, how, policies)
+            _interval(summary, args.metric)  # an unknown metric is refused before the second pair
+            summaries[record_name(name)] = summary
     config = configs[names[0]]
     _print(summaries, args, cli.titled(config.task.id, config.knobs))
     return 0
