@@ -143,4 +143,5 @@ def test_a_crowd_of_processes_gives_way_and_a_few_do_not(session, play, processe
         "time.sleep(1.5)\nprint(os.getpriority(os.PRIO_PROCESS, 0), flush=True)\nos._exit(0)"
     )
     gives_way = crowd or session.driver == "docker"  # there, all runs give way to their zygote
-    assert int(result.stdout) == (15 if gives_way else os.nice(0))
+    niceness = int(result.stdout)
+    assert niceness >= 15 if gives_way else niceness == os.nice(0)
