@@ -48,6 +48,8 @@ class TextEnv(gym.Env[str, str], ABC):
     """kinds that `expert(kind)` accepts; '' is the upper bound in tables; () without an expert"""
     absent_knobs: ClassVar[dict[str, str]] = {}
     """knobs of other versions of the task, with what to do instead; an error message says it"""
+    team_knobs: ClassVar[dict[str, Any]] = {}
+    """knobs under which every agent of a game has a player of its own; {} for families with one agent"""
     ranges: ClassVar[dict[str, tuple[float, float]]] = {}
     """(smallest, largest) value of `metrics()` by name and, under `dense`, of an episode's dense return, where they are
     known for all knobs; confidence intervals use them"""
@@ -291,6 +293,15 @@ class TextEnv(gym.Env[str, str], ABC):
         process.
         """
         return cls.isolate
+
+    @classmethod
+    def agents(cls, settings: dict[str, Any]) -> int:
+        """Returns the number of agents with players of their own.
+
+        With more than one, `info["agent"]` is the number, from 1, of the agent that acts next, and each agent reads
+        only the observations of its own turns.
+        """
+        return 1
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:

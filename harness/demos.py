@@ -19,8 +19,8 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
     """Converts an episode to chats whose replies use the grammar that evaluation parses.
 
     The messages come from `prompting.messages`, so that a model learns from the prompts it will
-    see. With complete history there is one chat per episode; with a limited history there is one
-    chat per turn, which ends with its reply.
+    see. With complete history there is one chat per episode, or per agent with a player of its own; with a limited
+    history there is one chat per turn, which ends with its reply.
     """
     turns = [
         Turn(
@@ -31,15 +31,28 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
             info=turn.info,
             thought=turn.thought,
             admissible=turn.admissible,
+            agent=turn.agent,
         )
         for number, turn in enumerate(run.turns)
     ]
     chats = []
     past = Past()
-    for index in range(len(turns)) if prompting.history >= 0 else [len(turns) - 1]:
+    ends = (
+        range(len(turns))
+        if prompting.history >= 0
+        else {turn.agent: index for index, turn in enumerate(turns)}.values()
+    )
+    for index in ends:
         last = turns[index]
         messages = prompting.messages(
-            run.instructions, run.objective, turns[:index], last.observation, last.admissible, past, run.labels
+            run.instructions,
+            run.objective,
+            turns[:index],
+            last.observation,
+            last.admissible,
+            past,
+            run.labels,
+            last.agent,
         )
         chats.append([*messages, assistant_message(last.reply.text, last.reply.calls)])
     return chats
@@ -64,7 +77,7 @@ def demonstrations(runs: Iterable[Trajectory], prompting: Prompting) -> Iterator
     """Yields JSON objects for the solved episodes: `messages` in OpenAI's format and the episode's
     key.
 
-    With complete history there is one object per episode. With a limited history there is one per
+    With complete history there is one object per episode and agent. With a limited history there is one per
     turn, and only its last message is a training target.
     """
     for run in runs:

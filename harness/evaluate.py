@@ -30,8 +30,7 @@ from harness import config_file, hash_chain, records
 from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
-from harness.lm import model_files
-from harness.policies import is_model, on_server, starts_server, weights_path
+from harness.policies import is_model, weights
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
 from harness.rollout.activity import Activity, Heartbeat
@@ -123,9 +122,7 @@ class RunConfig:
                 del identity["prompting"]["wording"]
             if not self.prompting.protocol:
                 del identity["prompting"]["protocol"], identity["prompting"]["words"]
-            hosted = on_server(self.model, None) and not starts_server(self.model)
-            # A folder here with the name of a hosted model says nothing about what the server holds.
-            identity["weights"] = "" if hosted else model_files.fingerprint(self.gguf_file or weights_path(self.model))
+            identity["weights"] = weights(self.model, self.gguf_file)
         return identity
 
     @property
@@ -356,7 +353,7 @@ def open_slots(
     workers = _num_workers(cls, settings, execution, count)
     if workers:
         return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping, timeout)
-    if advice_kind:  # advice needs no waiting, and a single environment makes the best use of the CPU caches
+    if advice_kind and not is_model(config.model):  # advice needs no waiting, and one environment uses the caches best
         return LocalExecutor(1, config.reward_mode, advice_kind, shaping)
     if has_vector_env(config.task, settings):
         return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)

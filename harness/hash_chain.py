@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from harness.policies import is_model, member
 from harness.prompting.prompting import Past, Prompting
 from harness.records import Record, key_of
 from harness.rollout.loop import next_prompt
@@ -39,7 +40,7 @@ def prompts(run: Trajectory, prompting: Prompting) -> Iterator[Prompt]:
     """Builds the prompts of a played or replayed episode again, one per turn."""
     past, key = Past(), "\0".join(map(str, run.episode.key))
     for index, turn in enumerate(run.turns):
-        yield next_prompt(run, run.turns[:index], turn.observation, turn.admissible, prompting, past, key)
+        yield next_prompt(run, run.turns[:index], turn.observation, turn.admissible, prompting, past, key, turn.agent)
 
 
 def prompt_hashes(run: Trajectory, prompting: Prompting) -> list[str]:
@@ -96,18 +97,20 @@ def broken_link(record: Record) -> str:
     return ""
 
 
-def restore_notes(run: Trajectory, prompting: Prompting, parses: bool) -> None:
+def restore_notes(run: Trajectory, prompting: Prompting, parses: bool, model: str) -> None:
     """Adds to a replayed episode the notes about replies without a command, which next prompts show.
 
-    A replay does not parse replies. `parses` is False if the player did not either.
+    A replay does not parse replies. `parses` is False if the player, `model`, did not either; a team's members
+    without a model never do.
     """
     for number, turn in enumerate(run.turns if parses else ()):
-        turn.note = prompting.parse(turn.reply.text, turn.reply.calls, run.tools, number).note
+        if is_model(member(model, turn.agent)):
+            turn.note = prompting.parse(turn.reply.text, turn.reply.calls, run.tools, number).note
 
 
-def replayed_prompts(run: Trajectory, prompting: Prompting, parses: bool) -> list[Prompt]:
-    """Returns the prompts of a replayed episode as its player saw them."""
-    restore_notes(run, prompting, parses)
+def replayed_prompts(run: Trajectory, prompting: Prompting, parses: bool, model: str) -> list[Prompt]:
+    """Returns the prompts of a replayed episode as its player, `model`, saw them."""
+    restore_notes(run, prompting, parses, model)
     return list(prompts(run, prompting))
 
 
@@ -115,7 +118,7 @@ def wrong_prompt(record: Record, run: Trajectory, prompting: Prompting, parses: 
     """Describes the first prompt of a replayed episode with another hash than the record's; '' if there
     is none. `parses` is explained at `restore_notes`.
     """
-    restore_notes(run, prompting, parses)
+    restore_notes(run, prompting, parses, record["model"])
     stored = [step.get("prompt_hash") for step in record["steps"]]
     for turn, (before, again) in enumerate(zip(stored, prompt_hashes(run, prompting), strict=False), 1):
         if before != again:

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from envsuite import registry
-from envsuite.errors import UnknownTask
-from envsuite.types import StopReason, knobs_json
+from envsuite.core import check_knobs
+from envsuite.errors import UnknownTask, UsageError
+from envsuite.types import StopReason, Task, knobs_json
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, open_slots
-from harness.policies import make_policy
+from harness.policies import TEAM, advice_kind, is_computed, is_model, make_policy, member, members, record_name
 from harness.policies.recorded import ReplayPolicy
 from harness.records import Key, Record, is_broken
+from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
 from harness.run_folder import UNREADABLE, RunFolder, Verdict, shortened, unlike_commands
 from harness.steps import reply_calls, reply_text
@@ -70,11 +72,28 @@ def check(
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
         task = registry.TASKS[task_id]
         knobs = registry.replay_knobs(task, next(iter(group.values()))["knobs"], trusted)
+        if (model in players or advice_kind(model)) and (fault := misnamed(model, task, knobs)):
+            yield from (Verdict(record, f"model: {fault}") for record in group.values())
+            continue
         config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
         execution = Execution(max_concurrent, num_workers)
         for record, played in replayed(file, config, list(group.values()), execution, again=model in players):
             difference = _verdict(record, played, mode) or _call_difference(record, played, folder)
             yield Verdict(record, difference or _chain_difference(record, played, folder))
+
+
+def misnamed(model: str, task: Task, knobs: Mapping[str, Any]) -> str:
+    """Says why no player of this name can have played a task; "" if one can, or if it is a model alone."""
+    if not is_computed(model) and not model.startswith(TEAM):
+        return ""
+    cls, players = registry.env_class(task), members(model)
+    try:
+        record_name(model)
+        check_expert(cls, "+".join(player for player in players if not is_model(player)))
+        agents = cls.agents(check_knobs(cls, {**task.kwargs, **knobs}))
+    except UsageError as error:
+        return str(error)
+    return "" if len(players) in (1, agents) else f"{len(players)} players are named, and the game has {agents}"
 
 
 def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:
@@ -91,11 +110,15 @@ def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dic
 def replayed(
     file: Path, config: RunConfig, group: Sequence[Record], execution: Execution, again: bool = False
 ) -> Iterator[tuple[Record, Trajectory]]:
-    """Replays records of one task and model; with `again`, the policy itself plays new episodes."""
+    """Replays records of one task and model; with `again`, the policy itself plays new episodes.
+
+    Players without a model that play beside one in a team always play anew.
+    """
     knobs = knobs_json(config.knobs)
     by_key = {(config.task.id, knobs, record["seed"], record["attempt"]): record for record in group}
     stored = [{**record, "knobs": config.knobs} for record in by_key.values()]
-    policy = make_policy(config.model) if again else ReplayPolicy(str(file), stored, HARNESS_ENDS)
+    advised = advice_kind(group[0]["model"])
+    policy = make_policy(config.model) if again else ReplayPolicy(str(file), stored, HARNESS_ENDS, advised)
     episodes = [Episode(config.task, knobs, record["seed"], record["attempt"]) for record in stored]
     turns = {}
     for key, record in by_key.items():
@@ -133,6 +156,8 @@ def _call_difference(record: Record, run: Trajectory, folder: RunFolder | None) 
     if not prompting.declares_tools:
         return ""
     for number, step in enumerate(record["steps"]):
+        if not is_model(member(record["model"], step.get("agent", 0))):
+            continue
         text, calls = reply_text(step), reply_calls(step)
         written = prompting.parse(text, (), run.tools, number).calls
         apart = calls and not {call.id for call in calls} & {call.id for call in written}  # the server's own ids
@@ -161,9 +186,10 @@ def first_difference(stored: Record, again: Record) -> str:
         if stored[field] != again[field]:
             return f"{field}: stored {shortened(stored[field])}, replayed {shortened(again[field])}"
     for turn, (step, replayed) in enumerate(zip(stored["steps"], again["steps"], strict=False), 1):
-        for field in ("commands", "observation", "reward"):
-            if step[field] != replayed[field]:
-                return f"turn {turn}, {field}: stored {shortened(step[field])}, replayed {shortened(replayed[field])}"
+        for field in ("agent", "commands", "observation", "reward"):
+            before, after = step.get(field), replayed.get(field)
+            if before != after:
+                return f"turn {turn}, {field}: stored {shortened(before)}, replayed {shortened(after)}"
         # A protocol plays a command of its own for a reply it cannot read; the replay gets that command as a good one.
         substitute = "reply" in step and step["commands"] and step["fault"] in UNREADABLE
         if not substitute and SAME_FAULT.get(step["fault"], step["fault"]) != replayed["fault"]:

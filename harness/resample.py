@@ -26,6 +26,7 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, Sampling
+from harness.policies import is_model, member, members
 from harness.prompting.tool_calls import whole_text
 from harness.records import Record
 from harness.replay import first_difference, replayed
@@ -149,6 +150,7 @@ def resample(
     folder = RunFolder.read(file.parent)
     stored = [record for record in records.read_results(file) if not records.is_broken(record)]
     config = _config(folder, model, trusted)
+    _check_team(model, stored)
     drawn, total = draw(stored, k, seed)
     prompts = _prompts(file, folder, config, drawn, num_workers)
     policy = make_policy(config)
@@ -158,7 +160,7 @@ def resample(
         weights = policy.weights_hash() if isinstance(policy, HashesWeights) else ""
     finally:
         policy.close()
-    counts = Counter(_reply(step) for record in stored for step in record["steps"])
+    counts = Counter(_reply(step) for record in stored for step in record["steps"] if _of_model(record, step))
     return Resampled(
         stored=[_reply(record["steps"][turn]) for record, turn in drawn],
         first=first,
@@ -171,14 +173,29 @@ def resample(
 
 
 def draw(stored: Sequence[Record], k: int, seed: int) -> tuple[list[tuple[Record, int]], int]:
-    """Draws `k` turns of all records without replacement; returns them in order, and the number of all
-    turns.
+    """Draws `k` turns of a model from all records, without replacement; returns them in order, and the number of
+    all its turns.
     """
-    turns = [(record, turn) for record in stored for turn in range(len(record["steps"]))]
+    turns = [
+        (record, turn) for record in stored for turn, step in enumerate(record["steps"]) if _of_model(record, step)
+    ]
     if not turns:
-        raise UsageError("--resample: the file has no turns.")
+        raise UsageError("--resample: the file has no turns of a model.")
     numbers = random.Random(seed).sample(range(len(turns)), min(k, len(turns)))
     return [turns[number] for number in sorted(numbers)], len(turns)
+
+
+def _of_model(record: Record, step: Step) -> bool:
+    """Returns False for the turns of a player without a model in a team."""
+    return is_model(member(record["model"], step.get("agent", 0)))
+
+
+def _check_team(model: str, stored: Sequence[Record]) -> None:
+    """Raises UsageError if one model is to speak for several."""
+    for name in {record["model"] for record in stored}:
+        several = len(set(filter(is_model, members(name)))) > 1
+        if several and len(members(model)) != len(members(name)):
+            raise UsageError(f"--resample: {name} has several models, so --model must name a team of as many players.")
 
 
 def _config(folder: RunFolder, model: str, trusted: Mapping[str, Any]) -> RunConfig:
@@ -211,7 +228,9 @@ def _prompts(
                 f"{file}: seed {record['seed']} attempt {record['attempt']} does not replay ({difference}): "
                 "see envsuite-replay --check."
             )
-        prompts[records.key_of(record)] = hash_chain.replayed_prompts(run, config.prompting, folder.parses)
+        prompts[records.key_of(record)] = hash_chain.replayed_prompts(
+            run, config.prompting, folder.parses, record["model"]
+        )
     # Without a key, no prompt reuses what was computed for another one.
     return [prompts[records.key_of(record)][turn]._replace(key="") for record, turn in drawn]
 

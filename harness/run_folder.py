@@ -18,7 +18,7 @@ from envsuite.errors import DataError, EnvsuiteError
 from envsuite.types import StopReason, knobs_json
 from harness import records
 from harness.config_file import CONNECTION
-from harness.policies import is_model
+from harness.policies import is_model, member
 from harness.prompting.prompting import Prompting
 from harness.records import Key, Record, is_broken
 from harness.stats.summary import summarise
@@ -200,6 +200,8 @@ class RunFolder:
             return
         for record in stored:
             for turn, step in enumerate(record["steps"], 1):
+                if not is_model(member(self.config["model"], step.get("agent", 0))):
+                    continue
                 parsed = prompting.parse(reply_text(step))
                 commands = list(parsed.commands)
                 executed = step["commands"]

@@ -15,8 +15,10 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
     "fault": str,
 }
 """Fields required in every step of a record, with their types."""
-OPTIONAL: dict[str, type] = {"reply": str, "reasoning": str, "calls": list}
-"""Fields of a step that may be missing: a reply that is more than the command, its reasoning, its tool calls."""
+OPTIONAL: dict[str, type] = {"agent": int, "reply": str, "reasoning": str, "calls": list}
+"""Fields of a step that may be missing: the agent that acted, if each has its own player; a reply that is more than the
+command; its reasoning; its tool calls.
+"""
 
 
 def step(turn: Turn, observation: str) -> dict[str, Any]:
@@ -27,6 +29,8 @@ def step(turn: Turn, observation: str) -> dict[str, Any]:
         "reward": turn.reward,
         "fault": turn.fault,
     }
+    if turn.agent:
+        values["agent"] = turn.agent
     text, calls = turn.reply.text, turn.reply.calls
     substitute = turn.fault not in ("", "invalid")  # a protocol played a reply that it did not understand
     if calls:

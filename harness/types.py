@@ -75,10 +75,13 @@ class Prompt(NamedTuple):
     advice: str | None = None
     """command of the environment's expert or random player, if the policy has an `advice_kind`"""
     turn: int = 0
+    """number of earlier turns in this conversation"""
     episode: Episode | None = None
     """the episode played, for policies that replay records"""
     tools: Sequence[ToolSchema] = ()
     """tools to declare"""
+    agent: int = 0
+    """number, from 1, of the agent that acts; 0 if the game has no agents with players of their own"""
 
 
 @dataclass(slots=True)
@@ -120,8 +123,9 @@ class Policy(Protocol):
     """A player: answers a batch of prompts.
 
     `advice_kind` names the advice that the environment adds to each prompt: "" for none, "random",
-    "expert" or "expert:KIND". A policy with advice receives no messages. `deterministic` is True if
-    equal prompts always get byte-identical replies.
+    "expert" or "expert:KIND"; a team has one name for each agent, joined by "+" (`advice_of`). A policy
+    with advice receives no messages. `deterministic` is True if equal prompts always get byte-identical
+    replies.
     """
 
     name: str
@@ -135,6 +139,12 @@ class Policy(Protocol):
     def close(self) -> None:
         """Releases memory, connections and processes."""
         ...
+
+
+def advice_of(advice_kind: str, agent: int) -> str:
+    """Returns the advice for one agent from a policy's `advice_kind`; "" if it gets none."""
+    kinds = advice_kind.split("+")
+    return kinds[agent - 1] if len(kinds) > 1 else advice_kind
 
 
 @runtime_checkable
@@ -207,6 +217,8 @@ class Turn:
     """message of the harness about the reply, shown with the next observation"""
     admissible: Sequence[str] = ()
     """commands that were admissible before the reply"""
+    agent: int = 0
+    """the agent that acted, as in `Prompt`"""
 
 
 class HashChain(NamedTuple):

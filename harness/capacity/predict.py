@@ -12,7 +12,7 @@ from envsuite import registry
 from harness.capacity.profile import CHARS_PER_TOKEN, Head, Profile
 from harness.capacity.simulate import DISK, MESSAGE, Cluster, Simulated, Work, simulate
 from harness.evaluate import RunConfig
-from harness.policies import is_model
+from harness.policies import is_model, members
 
 MAX_SIMULATED_TURNS = 200_000
 """number of simulated turns; a longer run is extrapolated at the rate of its middle part"""
@@ -130,7 +130,9 @@ def lines(config: RunConfig, head: Head, profile: Profile, hardware: PlannedHard
     A model is assumed to need at least the expert's and at most the random player's turns.
     """
     model_plays = is_model(config.model)
-    players = ["expert", "random"] if model_plays else [config.model.partition(":")[0]]
+    players = (
+        ["expert", "random"] if model_plays else sorted({player.partition(":")[0] for player in members(config.model)})
+    )
     short = profile.command_chars + len("<action></action>")
     replies = [short, config.sampling.max_tokens * CHARS_PER_TOKEN] if model_plays else [profile.command_chars] * 2
     ends = sorted(

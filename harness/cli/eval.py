@@ -18,11 +18,11 @@ from harness.cli.common.flags import Parser, add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.cli.common.preview import describe, show_prompt
 from harness.evaluate import Execution, RunConfig
-from harness.policies import ADVISED, gguf_file, is_model, record_name
+from harness.policies import ADVISED, gguf_file, is_model, record_name, team_name
 from harness.prompting import protocols
 from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
-from harness.suites.plan import Planned, plan
+from harness.suites.plan import Planned, check_team, plan
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,6 +43,14 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated"
+    )
+    parser.add_argument(
+        "--cook",
+        action="append",
+        default=[],
+        metavar="N=MODEL",
+        help="the player of cook N, from 2, with a conversation of its own; --model plays cook 1; any player of "
+        "--model, or greedy; once for each further cook",
     )
     add_options(parser)
     group = parser.add_argument_group("prediction, for --dry-run")
@@ -72,7 +80,8 @@ def _main(argv: Sequence[str] | None) -> int:
     console = cli.console(stderr=args.json)
     cli.import_modules(args.module)
     notices: list[str] = []
-    args.model = list(dict.fromkeys(args.model))
+    args.team = len(args.cook) and 1 + len(args.cook)
+    args.model = list(dict.fromkeys(_with_cooks(name, args.cook) for name in args.model))
     for name in args.model:
         record_name(name)  # raises early if a file cannot be read
     if args.base_url and not any(map(is_model, args.model)):
@@ -83,6 +92,8 @@ def _main(argv: Sequence[str] | None) -> int:
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
     how = execution(args)
+    for config in _configs(plans, args.model):
+        check_team(config, args.team)
     if args.dry_run:
         for config in _configs(plans, args.model):
             describe(config, args, console)
@@ -92,6 +103,19 @@ def _main(argv: Sequence[str] | None) -> int:
             show_prompt(config, args.base_url)
         return 0
     return _evaluate(plans, how, args, console)
+
+
+def _with_cooks(model: str, words: Sequence[str]) -> str:
+    """Returns the name of the team of a model and the players after --cook. Raises UsageError."""
+    players = {1: model}
+    for word in words:
+        number, equals, player = word.partition("=")
+        if not (equals and player and number.isdecimal()) or int(number) in players:
+            raise UsageError(f"--cook takes N=MODEL, a number from 2 and its player, each number once, not {word!r}.")
+        players[int(number)] = player
+    if sorted(players) != list(range(1, len(players) + 1)):
+        raise UsageError(f"--cook must name the players of cooks 2 to {max(players)}, not only some of them.")
+    return team_name([players[number] for number in sorted(players)]) if words else model
 
 
 def _configs(plans: Sequence[Planned], models: Sequence[str]) -> list[RunConfig]:

@@ -74,10 +74,11 @@ def _main(argv: Sequence[str] | None) -> int:
         checked += len(files)
         if not files:
             print(f"{path}: skipped, it holds no records of episodes", flush=True)
-        players: tuple[str, ...] = ()
+        players: set[str] = set()
         if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
-            players = leaderboards.COMPUTED
-            for fault in leaderboards.faults(leaderboards.read(path)):
+            board = leaderboards.read(path)
+            players = board.computed
+            for fault in leaderboards.faults(board):
                 cli.print_safely(f"{path}: {fault}", sys.stderr)
                 failed += 1
         for fault in _grid_faults(path):
@@ -109,7 +110,7 @@ def _grid_faults(path: Path) -> Iterator[str]:
             yield f"{grid.parent}: {fault}"
 
 
-def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:
+def _replay(file: Path, players: set[str], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:
     """Replays one file, prints what differs and the totals, and returns the number of differences."""
     same = differ = chained = unchained = 0
     stored = sum(1 for _, line in reading.read_lines(file) if line.strip())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from envsuite.cache import write_atomically
 from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
+from harness.cli.common import crossplay
 from harness.cli.common.flags import Parser, add_options, execution, run_request
 from harness.cli.common.paper_tables import as_json, as_markdown, as_table
 from harness.cli.common.players import Players, play
@@ -20,6 +22,9 @@ from harness.suites import meta_analysis, reproduce
 from harness.suites.forest_plot import draw
 from harness.suites.paper_table import PaperTable
 from harness.suites.published import table, tables
+
+CROSSPLAY = "crossplay"
+"""Name that stands for a matrix of players instead of a published table."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
         description="Print a published table with our finished runs in the same columns, and run what is missing.",
         epilog="The flags after --metric are the same as in envsuite-eval; the suite fixes those that affect results.",
     )
-    parser.add_argument("table", nargs="?", help="; ".join(tables()))
+    parser.add_argument(
+        "table", nargs="?", help="; ".join([*tables(), f"{CROSSPLAY} (see %(prog)s {CROSSPLAY} --help)"])
+    )
     parser.add_argument(
         "--task", default="", help="instead of a table: every published number and every run on this task, as Markdown"
     )
@@ -66,6 +73,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _main(argv: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == [CROSSPLAY]:
+        return crossplay.run(words[1:])
     args = parser().parse_args(argv)
     if args.svg and not args.task:
         raise UsageError("--svg needs --task.")
@@ -74,6 +84,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.table is None:
         for name, spec in tables().items():
             print(f"{name:18} {spec['title']}")
+        print(f"{CROSSPLAY:18} every player with every player on a task of several cooks; see its --help")
         return 0
     labels = [row.label for row in table(args.table).rows]
     rows = dict(_row_and_models(word, labels) for word in args.row)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from envsuite import registry
+from envsuite.core import check_knobs
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import knobs_json
 from harness.evaluate import RunConfig
@@ -29,7 +30,20 @@ def run_config(tool: str, env: str, *, set: str | Sequence[str] = (), **flags: A
     if more:
         raise UsageError(f"{env!r} matches {len(more) + 1} tasks: name exactly one.")
     knobs = (set,) if isinstance(set, str) and set else tuple(set)
-    return configure(selected, RunRequest(tool, knobs=knobs, **flags))
+    config = configure(selected, RunRequest(tool, knobs=knobs, **flags))
+    check_one_player(config)
+    return config
+
+
+def check_one_player(config: RunConfig) -> None:
+    """Raises UsageError if the game has several agents with players of their own."""
+    cls = registry.env_class(config.task)
+    agents = cls.agents(check_knobs(cls, {**config.task.kwargs, **config.knobs}))
+    if agents > 1:
+        raise UsageError(
+            f"{config.task.id} with these settings has a player for each of {agents} cooks, and a conversation is of "
+            "one: use partner=policy, or a scripted partner."
+        )
 
 
 def chat_config(

@@ -27,6 +27,7 @@ from envsuite.errors import EngineFailure, UsageError
 from envsuite.reading import parse_json
 from envsuite.types import knobs_json
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
+from harness.interop.chat_game import check_one_player
 from harness.interop.engine import AsyncEngine
 from harness.policies import make_policy
 from harness.prompting.prompting import Prompting
@@ -100,6 +101,7 @@ class Games(vf.Taskset[Game, GamesConfig]):
         self.run = RunConfig(
             task, "verifiers", knobs, split, config.episodes, seed=config.first, reward_mode=config.reward_mode
         )
+        check_one_player(self.run)
 
     def load(self) -> Iterator[Game]:
         task, knobs = self.run.task.id, knobs_json(self.run.knobs)

@@ -2,7 +2,8 @@
 
 random | blind | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL | vllm:MODEL |
 llamacpp:FILE.gguf | inspect:PROVIDER/MODEL. A name without a known prefix is an alias, a folder or
-`org/name`, and means `hf:`, or `openai:` if a server's address is given.
+`org/name`, and means `hf:`, or `openai:` if a server's address is given. `team:PLAYER+PLAYER` has one
+player for each agent of a game.
 
 Optional capabilities of policies are protocols that the harness checks with `isinstance`:
 `harness.waiting.Asynchronous` and `harness.types.WatchesWeights`.
@@ -10,13 +11,14 @@ Optional capabilities of policies are protocols that the harness checks with `is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envsuite import registry
 from envsuite.errors import MissingExtra, UsageError
+from harness.lm import model_files
 from harness.types import Policy
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "thinking")
@@ -147,8 +149,48 @@ SETTINGS = frozenset(name for row in POLICIES.values() for name in row.options) 
 """Every setting that at least one kind of policy accepts."""
 ADVISED = ("random", "blind", "expert", "idle")
 """Policies that use neither a model nor a file."""
+TEAM = "team:"
+"""Prefix of a team, as in team:expert+random."""
 WITHOUT_ARGUMENT = ("random", "blind", "idle")
 """Policies whose name is complete; `expert` may have a kind."""
+
+
+def members(name: str) -> tuple[str, ...]:
+    """Returns the players of a team, in the order of its agents; the name itself for any other player."""
+    return tuple(name.removeprefix(TEAM).split("+")) if name.startswith(TEAM) else (name,)
+
+
+def member(name: str, agent: int) -> str:
+    """Returns the player of an agent of a game, counted from 1; 0 if the game has no such agents."""
+    players = members(name)
+    return players[agent - 1] if 1 <= agent <= len(players) else players[0]
+
+
+def team_name(players: Sequence[str]) -> str:
+    """Returns the name of the player that has one of `players` for each agent of a game.
+
+    Raises UsageError for a player that can be no member of a team.
+    """
+    players = ["expert:greedy" if player == "greedy" else player for player in players]
+    for player in players:
+        if not player or "+" in player or player.startswith((TEAM, "replay:")) or gguf_file(player):
+            raise UsageError(
+                f"{player!r} cannot play one agent of several: name random, blind, greedy, expert, idle, or a model "
+                "without '+' in its name; serve a GGUF file, and name it openai:NAME with --base-url."
+            )
+    return players[0] if len(set(players)) == 1 else TEAM + "+".join(players)
+
+
+def _team(rows: Sequence[PolicyRow]) -> PolicyRow:
+    """Returns the row of a team whose members have the given rows."""
+    return PolicyRow(
+        "harness.policies.team:TeamPolicy",
+        tuple(dict.fromkeys(option for row in rows for option in row.options)),
+        is_model=any(row.is_model for row in rows),
+        on_server=any(row.on_server for row in rows),
+        starts_server=any(row.starts_server for row in rows),
+        keeps_prefix=True,
+    )
 
 
 def find(name: str, base_url: str | None = None, action_mode: str = "write") -> tuple[PolicyRow, str]:
@@ -156,6 +198,8 @@ def find(name: str, base_url: str | None = None, action_mode: str = "write") -> 
 
     Raises UsageError if a model on a server is asked to score commands.
     """
+    if name.startswith(TEAM):
+        return _team([find(player, base_url, action_mode)[0] for player in members(name)]), name
     prefix, _, argument = name.partition(":")
     kind = prefix
     if prefix not in POLICIES:
@@ -187,6 +231,30 @@ def weights_path(name: str) -> str:
     return argument if prefix in POLICIES and POLICIES[prefix].is_model else name
 
 
+def weights(name: str, gguf_path: str = "") -> str:
+    """Returns the fingerprint of a model's weights on this machine; "" for other players and hosted models.
+
+    `gguf_path` is the file of a model whose name does not hold it. A folder here with the name of a hosted model says
+    nothing about what the server holds.
+    """
+    if name.startswith(TEAM):
+        return "+".join(map(weights, members(name)))
+    if not is_model(name) or (on_server(name, None) and not starts_server(name)):
+        return ""
+    return model_files.fingerprint(gguf_path or weights_path(name))
+
+
+def is_computed(name: str) -> bool:
+    """Returns True for players that use neither a model nor a file, alone or as a team."""
+    return all(player.partition(":")[0] in ADVISED for player in members(name))
+
+
+def advice_kind(team: str) -> str:
+    """Returns `Policy.advice_kind` for the members without a model beside a model; "" for any other player."""
+    kinds = ["" if is_model(player) else player for player in members(team)]
+    return "+".join(kinds) if any(kinds) and not all(kinds) else ""
+
+
 def starts_server(name: str) -> bool:
     """Returns True if this process starts a server for the model `name`."""
     return find(name)[0].starts_server
@@ -210,6 +278,10 @@ def record_name(name: str) -> str:
     no policy has.
     """
     _refuse_argument(name)
+    if name.startswith(TEAM):
+        if (same := team_name(players := members(name))) != name:
+            raise UsageError(f"There is no player {name!r}: write {same}.")
+        return TEAM + "+".join(map(record_name, players))
     prefix, _, argument = name.partition(":")
     if prefix == "replay":
         from harness.policies.recorded import canonical
@@ -245,17 +317,25 @@ def identity(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     return result
 
 
-def make_policy(name: str, **options: Any) -> Policy:
+def make_policy(name: str, made: Mapping[str, Policy] | None = None, **options: Any) -> Policy:
     """Creates the policy `name`. Ignores settings that belong to other kinds of policies.
 
     `action_mode="score"` makes a local model choose among admissible commands. `base_url` is the
-    address of a server. Raises MissingExtra if a dependency is not installed.
+    address of a server. `made` are the policies of a team's players, by name. Raises MissingExtra if a
+    dependency is not installed.
 
     Examples:
         >>> make_policy("expert").name
         'expert'
     """
     _refuse_argument(name)
+    if name.startswith(TEAM):
+        from harness.policies.team import TeamPolicy
+
+        if options.get("served_model_name") and sum(map(is_model, set(members(name)))) > 1:
+            raise UsageError("--served-model-name is the name of one model: leave it out for several.")
+        made = made or {player: make_policy(player, **options) for player in dict.fromkeys(members(name))}
+        return TeamPolicy(name, [made[player] for player in members(name)])
     row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
     accepted = {key: value for key, value in options.items() if key in row.options or key not in SETTINGS}
     try:

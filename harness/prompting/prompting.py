@@ -31,6 +31,8 @@ class Past:
     """for each turn the messages with unchanged replies"""
     short: list[list[Message]] = field(default_factory=list)
     """for each turn the messages with replies reduced to their commands"""
+    by_agent: dict[int, Past] = field(default_factory=dict)
+    """earlier turns of each agent that has a player of its own"""
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,17 @@ class Prompting:
         admissible: Sequence[str],
         past: Past | None = None,
         labels: Mapping[str, str] | None = None,
+        agent: int = 0,
     ) -> list[Message]:
         """Returns the conversation that asks for the next command.
 
         `labels` are the episode's labels, by which some protocols choose their words. `past` caches
         an episode's earlier turns between calls; without it the time grows with the square of the
-        turns.
+        turns. The conversation of an `agent` has its own turns alone.
         """
+        if agent:
+            turns = [turn for turn in turns if turn.agent == agent]
+            past = None if past is None else past.by_agent.setdefault(agent, Past())
         if self.protocol:
             view = EpisodeView(objective, turns, observation, admissible, labels or {})
             return protocols.load(self.protocol).messages(self.words, self.history, view)

@@ -91,8 +91,9 @@ class Replayer:
                 take_picture()
             turn = self._turn(step, number - 1, text, info["admissible_commands"])
             if self.prompting is not None:
+                seen = turn.observation, turn.admissible
                 messages = self.prompting.messages(
-                    env.instructions, env.objective, turns, turn.observation, turn.admissible, past, env.labels()
+                    env.instructions, env.objective, turns, *seen, past, env.labels(), turn.agent
                 )
                 prompt = [(message["role"], strings.number(as_text(message))) for message in messages]
                 shared = shared_prefix(previous, prompt)
@@ -128,6 +129,7 @@ class Replayer:
             fault=step["fault"],
             note=note,
             admissible=admissible,
+            agent=step.get("agent", 0),
         )
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtr
 from envsuite.tools import Tool
 from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.rollout.seeding import Seeding
-from harness.types import Episode
+from harness.types import Episode, advice_of
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 """Result of `TextEnv.step`."""
@@ -72,6 +72,11 @@ def lost(why: str, suspect: bool) -> StepResult:
 
 def check_expert(env: type[TextEnv], advice_kind: str) -> None:
     """Raises UsageError if `advice_kind` is an expert or a blind player that the environment class does not have."""
+    for kind in advice_kind.split("+"):
+        _check_kind(env, kind)
+
+
+def _check_kind(env: type[TextEnv], advice_kind: str) -> None:
     if advice_kind == "blind" and env.blind_script is TextEnv.blind_script:
         raise UsageError("The task has no blind player, because no script is natural: choose another policy.")
     name, _, kind = advice_kind.partition(":")
@@ -94,13 +99,14 @@ class EnvHost:
         self.built = ("", "")
         self.seeding: Seeding | None = None
         self._draws = False
+        self._agent = 0  # who acts next, as in `Prompt`
 
     def start(self, episode: Episode) -> StepResult:
         """Resets the environment to an episode, and builds it first if the task or its knobs
         changed.
         """
         try:
-            self.seeding = Seeding(episode) if self.advice_kind == "random" else None
+            self.seeding = Seeding(episode) if "random" in self.advice_kind.split("+") else None
             if self.built != (episode.task.id, episode.knobs):
                 self.close()
                 self.env = self._build(episode)
@@ -111,6 +117,7 @@ class EnvHost:
             self._draws = self.seeding is not None and type(self.env).random_command is TextEnv.random_command
             text, info = self._reset(self.env, episode)
             _check(text, info)
+            self._agent = info.get("agent", 0)
             return StepResult(
                 text,
                 info,
@@ -157,7 +164,7 @@ class EnvHost:
 
     def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, StepResult]:
         """Plays one turn as a generator: yields each command, receives `env.step(command)`, and
-        returns the result.
+        returns the result. The turn ends, whatever commands are left, once another agent must act.
 
         Raises EngineFailure for values that no record can hold.
         """
@@ -165,12 +172,13 @@ class EnvHost:
         text, total, terminated, truncated, info = _checked((yield first))
         done = 1
         for command in others:
-            if terminated or truncated:
+            if terminated or truncated or info.get("agent", 0) != self._agent:
                 break
             valid = info["is_action_valid"]
             next_text, reward, terminated, truncated, info = _checked((yield command))
             info["is_action_valid"] = bool(valid and info["is_action_valid"])
             text, total, done = f"{text}\n{next_text}", total + reward, done + 1
+        self._agent = info.get("agent", 0)
         advice = None if terminated or truncated else self._advice(turn + 1, info)
         return StepResult(text, info, total, terminated, truncated, advice, done)
 
@@ -179,15 +187,16 @@ class EnvHost:
         `info`.
         """
         assert self.env is not None
-        if self.seeding is not None:
+        advice_kind = advice_of(self.advice_kind, info.get("agent", 0))
+        if self.seeding is not None and advice_kind == "random":
             commands = info["admissible_commands"] if self._draws else ()
             if commands:
                 return str(commands[self.seeding.below(turn, len(commands))])
             return self.env.random_command(self.seeding.at(turn))
-        if self.advice_kind == "blind":
+        if advice_kind == "blind":
             return self.env.blind()
-        if self.advice_kind.startswith("expert"):
-            return self.env.expert(self.advice_kind.partition(":")[2])
+        if advice_kind.startswith("expert"):
+            return self.env.expert(advice_kind.partition(":")[2])
         return None
 
     def broke(self, error: BaseException) -> StepResult:

@@ -17,7 +17,7 @@ from harness.prompting.prompting import Past, Prompting
 from harness.reasoning import is_thinking
 from harness.rollout.activity import Activity
 from harness.rollout.executors import Executor, StepResult
-from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
+from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn, advice_of
 from harness.waiting import asynchronous, wait
 
 LIVES = 2
@@ -37,16 +37,23 @@ def next_prompt(
     prompting: Prompting,
     past: Past,
     key: str,
+    agent: int = 0,
 ) -> Prompt:
-    """Returns the prompt of a model that has seen `turns` of an episode and now reads `observation`."""
+    """Returns the prompt of a model that has seen `turns` of an episode and now reads `observation`.
+
+    An `agent` has only seen its own turns, and has a conversation of its own.
+    """
     return Prompt(
-        messages=prompting.messages(run.instructions, run.objective, turns, observation, admissible, past, run.labels),
+        messages=prompting.messages(
+            run.instructions, run.objective, turns, observation, admissible, past, run.labels, agent
+        ),
         admissible=prompting.listed(admissible),
         seed=run.episode.turn_seed(len(turns)),
-        key=key,
+        key=f"{key}\0agent {agent}" if agent else key,
         tools=prompting.tools(run.tools),
-        turn=len(turns),
+        turn=sum(turn.agent == agent for turn in turns) if agent else len(turns),
         episode=run.episode,
+        agent=agent,
     )
 
 
@@ -76,6 +83,11 @@ class EpisodeState:
         key = "\0".join(map(str, episode.key))
         return cls(run, result, key, lives, began=time.monotonic() if began is None else began)
 
+    @property
+    def agent(self) -> int:
+        """The agent that acts next, as in `Prompt`."""
+        return int(self.result.info.get("agent", 0))
+
     def prompt(self, prompting: Prompting, reads: bool = True) -> Prompt:
         """Returns the next prompt. Policies that only follow advice (`reads` False) get neither
         messages nor a seed.
@@ -84,8 +96,8 @@ class EpisodeState:
         turn = len(run.turns)
         admissible = result.info["admissible_commands"]
         if not reads:
-            return Prompt((), admissible, 0, self.key, result.advice, turn, run.episode)
-        return next_prompt(run, run.turns, result.observation, admissible, prompting, self.past, self.key)
+            return Prompt((), admissible, 0, self.key, result.advice, turn, run.episode, agent=self.agent)
+        return next_prompt(run, run.turns, result.observation, admissible, prompting, self.past, self.key, self.agent)
 
     def answer(self, reply: Reply, prompting: Prompting, advised: bool) -> bool:
         """Stores a reply and parses its commands. Returns False if the reply ends the episode."""
@@ -127,6 +139,7 @@ class EpisodeState:
                 fault=fault,
                 note=parsed.note,
                 admissible=before.info["admissible_commands"],
+                agent=self.agent,
             )
         )
         self.result = result
@@ -217,7 +230,7 @@ def rollout(
     """
     prompting = prompting or Prompting()
     player = asynchronous(policy)
-    advised = bool(policy.advice_kind)
+    advice_kind = policy.advice_kind
     queue = _Queue(episodes, executor, max_turns)
     activity = activity or Activity()
     activity.begin(policy, queue.playing)
@@ -233,14 +246,14 @@ def rollout(
                         continue
                     if state.run.stop_reason is None:
                         activity.asked()
-                        player.submit(slot, state.prompt(prompting, reads=not advised))
+                        player.submit(slot, state.prompt(prompting, reads=not advice_of(advice_kind, state.agent)))
                     else:
                         yield queue.finish(slot)
             for slot, reply in player.collect():
                 idle = False
                 activity.replied(reply)
                 state = queue.playing[slot]
-                if state.answer(reply, prompting, advised):
+                if state.answer(reply, prompting, bool(advice_of(advice_kind, state.agent))):
                     executor.step(slot, state.parsed.commands, len(state.run.turns))
                 else:
                     yield queue.finish(slot)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envsuite.escaping import markdown, markdown_code
 from harness.generalization import grids
+from harness.policies import members
 from harness.prompting import protocols
 from harness.stats.summary import Summary, number, percent
-from harness.suites import certificates, suites
-from harness.suites.leaderboards import COMPUTED, Board, EntryKey, protocol_of, read
+from harness.suites import certificates, crossplay, suites
+from harness.suites.leaderboards import ENDS, Board, EntryKey, protocol_of, read
 
 INDEX = """# Leaderboards
 
@@ -115,7 +116,24 @@ def _task_table(
             + (" verified" if certified and certificates.digest_of_records(board.of(key)) in certified else ""),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, ""]
+    return [*lines, "", *_crossplay(rows, metric)]
+
+
+def _crossplay(rows: Mapping[EntryKey, Summary], metric: str) -> list[str]:
+    """Returns the matrices of a task that teams of different players have played, in success and in the metric."""
+    summaries = {model: summary for (_, _, model), summary in rows.items()}
+    if not any(len(members(model)) > 1 for model in summaries):
+        return []
+    lines = []
+    for name in ("success", *([metric] if metric else [])):
+        show = percent if name == "success" else number
+        lines += [
+            f"### Cross-play: {markdown(name)}\n",
+            "The first cook's player is in the rows, the player of the others in the columns.\n",
+            *crossplay.as_markdown(crossplay.matrix(summaries, name, show), markdown),
+            "",
+        ]
+    return lines
 
 
 def _prompt(identity: dict[str, Any]) -> str:
@@ -151,8 +169,8 @@ def index(boards: Sequence[Board]) -> str:
 
 def _index_row(board: Board, task: str, knobs: str) -> str:
     scores = {key[2]: board.summaries[key]["success"] for key in board.entries if key[:2] == (task, knobs)}
-    floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in COMPUTED)
-    models = {name: score for name, score in scores.items() if name not in COMPUTED}
+    floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in ENDS)
+    models = {name: score for name, score in scores.items() if name not in board.computed}
     best = max(sorted(models), key=lambda name: models[name]["value"] or 0.0, default=None)
     leader = f"{markdown(best)}: {percent(models[best])}" if best else "none yet"
     link = f"[{board.suite}]({board.suite}/README.md)"

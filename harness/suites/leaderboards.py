@@ -29,8 +29,10 @@ from envsuite.reading import read_json
 from envsuite.types import StopReason, knobs_json
 from harness import records
 from harness.evaluate import RunConfig
+from harness.policies import is_computed, is_model, member
 from harness.prompting import protocols
 from harness.records import Record, is_broken
+from harness.replay import misnamed
 from harness.stats.compare import check_config, read_run
 from harness.stats.summary import Summary, summarise
 from harness.steps import reply_text
@@ -44,8 +46,8 @@ NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
 LARGE = 10**6
 """boards with more bytes of records are gzipped, which reduces them to a tenth or less"""
 
-COMPUTED = ("random", "expert")
-"""players without a language model: they have no sampling and no prompting"""
+ENDS = ("random", "expert")
+"""the floor and the ceiling of a table"""
 IMPLIED: dict[str, dict[str, Any]] = {
     "sampling": {"reasoning_effort": "", "extra_body": "", "thinking_budget": 0},
     "prompting": {"wording": "plain", "protocol": "", "words": ""},
@@ -64,6 +66,11 @@ class Board:
     entries: dict[EntryKey, dict[str, Any]]
     """key -> {run_id, identity}"""
     records: list[Record]
+
+    @property
+    def computed(self) -> set[str]:
+        """Names of the players without a language model, which have no sampling and no prompting."""
+        return {model for _, _, model in self.entries if is_computed(model)}
 
     def of(self, key: EntryKey) -> list[Record]:
         """Returns the records of one entry."""
@@ -160,18 +167,21 @@ def faults(board: Board) -> Iterator[str]:
         if protocol not in plans:
             yield f"{name}: protocol is {protocol!r}, and suite {board.suite!r} has {published!r}"
             continue
-        kinds = list(plans.values()) if model in COMPUTED else [plans[protocol]]
+        kinds = list(plans.values()) if is_computed(model) else [plans[protocol]]
         planned = [runs[task, knobs] for runs in kinds if (task, knobs) in runs]
         if not planned:
             yield f"{name}: suite {board.suite!r} has no such task with these knobs"
             continue
         config = planned[0].config
+        if fault := misnamed(model, config.task, config.knobs):
+            yield f"{name}: {fault}"
+            continue
         for field, (expected, stated) in _protocol(config, identity).items():
             if expected != stated:
                 yield f"{name}: {field} is {stated!r}, and suite {board.suite!r} fixes {expected!r}"
         rows = board.of(key)
         yield from _game_faults(name, config, identity, rows)
-        if model not in COMPUTED:
+        if not is_computed(model):
             yield from _reply_faults(name, config, rows)
     for task, _, model in sorted({entry_key(record) for record in board.records} - board.entries.keys()):
         yield f"{model} on {task}: records without an entry"
@@ -198,7 +208,7 @@ def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[An
         "panel": (panel and [panel.name, panel.digest, len(panel)], identity["panel"]),
         "first seed": (config.seeds[0], identity["seeds"][0]),
     }
-    if identity["model"] in COMPUTED:
+    if is_computed(identity["model"]):
         return fields
     for part, expected in (("sampling", asdict(config.sampling)), ("prompting", asdict(config.prompting))):
         stated = identity.get(part)
@@ -225,6 +235,8 @@ def _reply_faults(name: str, config: RunConfig, rows: Sequence[Record]) -> Itera
             )
             return
         for turn, step in enumerate(record["steps"], 1):
+            if not is_model(member(record["model"], step.get("agent", 0))):
+                continue
             parsed = list(config.prompting.parse(reply_text(step)).commands) if written else []
             if written and parsed[: len(step["commands"])] != step["commands"]:
                 yield f"{where}, turn {turn}: the commands {step['commands']} are not in the reply"

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from envsuite import registry
+from envsuite.core import check_knobs
 from envsuite.errors import UsageError
 from envsuite.reading import parse_json
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig, Sampling, resolve_split
-from harness.policies import gguf_file, record_name
+from harness.policies import TEAM, gguf_file, members, record_name
 from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import check_wording
@@ -69,6 +71,8 @@ class RunRequest:
     protocol: str = ""
     """a name in `harness.prompting.protocols.names()`; it fixes most of the settings above"""
     baseline_episodes: int | None = None
+    team: int = 0
+    """number of players, if each agent of the game has its own; 0: one player commands all of them"""
     explicit: frozenset[str] = frozenset()
     """fields that the caller set on purpose; a suite refuses those that contradict its protocol"""
 
@@ -168,11 +172,14 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
         request = under_protocol(task, request)
         words = protocols.load(request.protocol).available()
     task, split = resolve_split(task, request.split)
+    knobs = dict(parse_setting(word) for word in request.knobs)
+    if request.team:
+        knobs = {**registry.env_class(task).team_knobs, **knobs}
     config = RunConfig(
         task=task,
         model=record_name(request.model),
         gguf_file=gguf_file(request.model),
-        knobs=registry.overrides(task, dict(parse_setting(word) for word in request.knobs)),
+        knobs=registry.overrides(task, knobs),
         split=split,
         episodes=request.episodes,
         attempts=request.repeats,
@@ -202,8 +209,27 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
         ),
     )
     check_wording(config.prompting.wording, config.task)
+    check_team(config, request.team)
     config.seeds  # noqa: B018  raises if the task has fewer games than were requested
     return config
+
+
+def check_team(config: RunConfig, players: int) -> None:
+    """Raises UsageError if the number of players is not the number of the game's agents with players of their own."""
+    cls = registry.env_class(config.task)
+    agents = cls.agents(check_knobs(cls, {**config.task.kwargs, **config.knobs}))
+    named, players = players, players or len(members(config.model))
+    if players == agents or (players == 1 and not config.model.startswith(TEAM)):
+        return
+    if agents == 1:
+        cure = "drop --cook" if named or not cls.team_knobs else "name a team's players with --cook"
+        older = registry.TASKS.get(re.sub(r"-v\d+$", "-v0", config.task.id))
+        if older and not cls.team_knobs and registry.env_class(older).team_knobs:
+            cure += f", or play {older.id}, which has teams of cooks"
+        raise UsageError(f"{config.task.id} with these knobs has one player, not {players}: {cure}.")
+    raise UsageError(
+        f"{config.task.id} has {agents} cooks, and {players} players are named: name one for each with --cook N=MODEL."
+    )
 
 
 def _canonical_body(text: str) -> str:

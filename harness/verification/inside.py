@@ -46,7 +46,7 @@ def examine(folder: Path) -> dict[str, Any]:
     differences = list(leaderboards.faults(board)) if board else []
     rows: dict[Any, list[Any]] = {}
     counts: dict[Any, int] = {}
-    verdicts = replay.check(file, num_workers=0, players=leaderboards.COMPUTED if board else ())
+    verdicts = replay.check(file, num_workers=0, players=board.computed if board else ())
     for verdict in verdicts:
         record, difference = verdict
         key = leaderboards.entry_key(record) if "knobs" in record else None

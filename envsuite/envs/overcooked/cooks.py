@@ -1,4 +1,6 @@
-"""Scripted cooks: a random cook, a cooperative greedy cook, and a cook with one step of lookahead."""
+"""Scripted cooks: a random cook, a cooperative greedy cook, a cook with one step of lookahead, and the blind player's
+script in a generated kitchen, which reads the order and never looks at the kitchen.
+"""
 
 from __future__ import annotations
 
@@ -308,3 +310,20 @@ def play_out(sim: Simulation, menu: Menu, limit: int = MAX_PLAYOUT_STEPS) -> int
         if sim.delivered:
             return time
     return None
+
+
+def blind_commands(order: Sequence[str], boards: int) -> list[str]:
+    """Returns macro-actions that serve an order: fill all boards, gather the chopped foods, repeat, serve.
+
+    Commands find their way by themselves, so the script needs neither walls nor positions.
+    """
+    commands: list[str] = []
+    for first in range(0, len(order), boards):
+        batch = order[first : first + boards]
+        if first:
+            commands.append("go to counter")  # puts the bowl down
+        for number, food in enumerate(batch):
+            commands += [f"get {food}", f"go to knife {number + 1}", "chop"]
+        commands.append("get plate 1")
+        commands += [f"get {food}" for food in batch]
+    return [*commands, "deliver"]

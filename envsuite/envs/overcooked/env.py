@@ -23,32 +23,30 @@ change something, whose labels describe the effect, and refuses the others.
 
 **Several cooks** (2 or 3) receive commands in turn, each when its macro-action ends, while the others keep moving.
 Commands given at the same moment take no time between them (`primitive_steps` is 0). `partner` decides who commands the
-cooks after the first; with `policy` the player commands them too. The team shares one reward. Two cooks never occupy
+cooks after the first; with `policy` the player commands them too, and with `team` each cook has its own player. The
+team shares one reward. Two cooks never occupy
 one cell: they walk around each other, or swap cells where every detour is long. Walks in progress end at the horizon.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, ClassVar
 
-import numpy as np
-
-from envsuite.core import TextEnv, expert_script
+from envsuite.core import expert_script
 from envsuite.envs.overcooked import picture
-from envsuite.envs.overcooked.blind import blind_commands
-from envsuite.envs.overcooked.cooks import Menu, greedy_cook, lookahead_cook, random_cook
-from envsuite.envs.overcooked.engine import CHOP, GO_TO_COUNTER, Macro, Simulation, macro_actions
+from envsuite.envs.overcooked.cooks import Menu, blind_commands, greedy_cook
+from envsuite.envs.overcooked.engine import Macro, Simulation, macro_actions
 from envsuite.envs.overcooked.generator import kitchen_and_order, published_kitchen_and_order
-from envsuite.envs.overcooked.kitchen import UNREACHABLE, Kitchen, all_foods, recipe_foods, recipe_names
+from envsuite.envs.overcooked.kitchen import Kitchen, all_foods, recipe_foods, recipe_names
 from envsuite.envs.overcooked.menu import LEVELS
-from envsuite.envs.overcooked.motion import CHOPS, Rewards, State
+from envsuite.envs.overcooked.motion import Rewards, State
 from envsuite.envs.overcooked.offers import helps, honest_label, label_state, published_label
-from envsuite.envs.overcooked.planner import Plan, Planner
+from envsuite.envs.overcooked.planner import Planner
+from envsuite.envs.overcooked.rounds import PAPER_GAMMA, WAIT, Rounds, power_sums
+from envsuite.envs.overcooked.team import Team, expert_commands, scripts_of, split_message
 from envsuite.envs.overcooked.text import (
     INSTRUCTIONS,
-    TEAM,
     Fact,
     commands,
     facts,
@@ -56,24 +54,16 @@ from envsuite.envs.overcooked.text import (
     normalise,
     phrase,
     sentence,
+    team_rules,
     vector,
 )
 from envsuite.errors import UsageError
 from envsuite.types import Knob, Outcome, RewardMode, StopReason
 
 MAX_CACHED_TEXTS = 20_000  # state descriptions kept in memory
-PAPER_GAMMA = 0.99  # discount per primitive step in the return that both papers report
 
 
-def power_sums(factor: float, length: int = 400) -> list[float]:
-    """Returns the sums 1 + factor + ... + factor**(n - 1) for n = 0 to `length`, the longest possible walk."""
-    return [0.0, *accumulate(factor**power for power in range(length))]
-
-
-PAPER_SUMS = power_sums(PAPER_GAMMA)
-
-
-class OvercookedEnv(TextEnv):
+class OvercookedEnv(Rounds):
     """A kitchen where cooks prepare and serve one order. Rules: docs/envs/overcooked.md."""
 
     knobs = (
@@ -84,8 +74,10 @@ class OvercookedEnv(TextEnv):
              choices=("v1", "v3", "v4")),
         Knob("size", 7, "cells per side; published maps have 7 or 9", low=5, high=15),
         Knob("cooks", 1, "cooks in the kitchen", low=1, high=3),
-        Knob("partner", "policy", "who controls the cooks after the first",
-             choices=("policy", "expert", "greedy", "random")),
+        Knob("partner", "policy", "who controls the cooks after the first; team: each cook has a player of its own",
+             choices=("policy", "team", "expert", "greedy", "random")),
+        Knob("say", False, "partner=team: a cook may add a message to its command, which the others read"),
+        Knob("realtime", False, "several cooks: every player is asked before each primitive step"),
         Knob("foods", 3, "random layout: kinds of food, at least those in the order", low=1, high=len(all_foods())),
         Knob("boards", 2, "random layout: cutting boards", low=1, high=4),
         Knob("bowls", 1, "random layout: bowls", low=1, high=3),
@@ -108,6 +100,7 @@ class OvercookedEnv(TextEnv):
     )  # fmt: skip
     levels = LEVELS
     experts: ClassVar[tuple[str, ...]] = ("", "greedy")
+    team_knobs: ClassVar[dict[str, Any]] = {"partner": "team"}
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
 
     sim: Simulation
@@ -120,7 +113,14 @@ class OvercookedEnv(TextEnv):
             raise UsageError(
                 f"Shaped rewards need the exact planner, which plans for 1 cook, not {settings.cooks}: use dense."
             )
-        self.instructions = INSTRUCTIONS + (TEAM if settings.cooks > 1 else "")
+        if settings.cooks == 1 and (settings.realtime or settings.partner == "team"):
+            raise UsageError("One cook is no team: set cooks=2 or cooks=3, or remove realtime and partner=team.")
+        if settings.say and settings.partner != "team":
+            raise UsageError(f"say=true needs cooks with players of their own: partner=team, not {settings.partner}.")
+        own = settings.partner == "team"
+        self.instructions = INSTRUCTIONS + (
+            team_rules(own, settings.say, settings.realtime) if settings.cooks > 1 else ""
+        )
         self._kitchen_name = ""
         self._shape: tuple[Any, ...] = ()
         self._menus: dict[tuple[Any, ...], tuple[Menu, dict[str, Macro]]] = {}
@@ -157,117 +157,48 @@ class OvercookedEnv(TextEnv):
         self.discounted_return = self.plain_return = 0.0
         self.chopped = self.wrong = 0
         self.active_cook = 0
-        self._refusals: dict[int, str] = {}  # by cook, under texts=v1: not told yet
+        self.team = Team(settings.cooks)
+        self._scripts: list[Sequence[str]] = []  # of the blind players in this episode, by cook
         return self._describe()
 
     def _act(self, command: str) -> Outcome:
-        sim = self.sim
+        sim, settings, team, cook = self.sim, self.settings, self.team, self.active_cook
+        own = settings.partner == "team"
+        if own and settings.say:
+            command, message = split_message(command)
+            team.tell(cook, message)
         macro = self._commands.get(command) or self._commands.get(normalise(command))
         prefix, valid = "", False
+        going_on = macro is not None and macro == sim.macro[cook]  # in real time
+        if own or settings.realtime:
+            team.given[cook] += not going_on
         if macro is None:
             prefix = "Nobody here knows that command. "
-        elif self._honest and command not in self._offers and not helps(sim, self.active_cook, macro):
+        elif self._honest and command not in self._offers and not helps(sim, cook, macro) and not going_on:
             prefix, macro = "That would get nothing done now. ", None
         if macro is None:
-            sim.begin(self.active_cook, WAIT)
+            sim.begin(cook, WAIT)
         else:
-            sim.begin(self.active_cook, macro)
-            valid = helps(sim, self.active_cook, macro) or self._walks(macro)
-        before, cook = sim.touched, self.active_cook
+            if not going_on:
+                sim.begin(cook, macro)
+            valid = going_on or helps(sim, cook, macro) or self._walks(macro)
+        team.due.discard(cook)
+        before = sim.touched
         reward = self._run()
         progress = self._progress() if sim.touched != before else None
         done = sim.delivered
         truncated = not done and self.time >= self._horizon
         reason = StopReason.MAX_STEPS if truncated else None
         text = self._describe()
-        if self.settings.texts == "v1":
-            self._refusals[cook] = prefix
-            prefix, text = self._refusals.pop(self.active_cook, ""), SERVED if done else text
+        if own or settings.texts == "v1":
+            if prefix:
+                team.refusals[cook] = prefix
+            prefix = team.refusals.pop(self.active_cook, "")
+        if settings.texts == "v1" and done:
+            text = SERVED
+        elif own:
+            prefix += team.hear(self.active_cook)
         return Outcome(prefix + text, reward, done, done, valid, progress, truncated, reason)
-
-    def _walks(self, macro: Macro) -> bool:
-        """Returns True if the new macro-action makes an empty-handed cook walk, or wait for other cooks."""
-        sim, cook = self.sim, self.active_cook
-        if macro.verb == CHOP:
-            return len(sim.cell) > 1
-        if sim.hand[cook] >= 0:
-            return False
-        target = sim.target(cook)
-        return target >= 0 and 1 < sim.kitchen.way(target).steps[sim.cell[cook]] < UNREACHABLE
-
-    def _run(self) -> float:
-        """Simulates until a cook of the policy needs a command or the order is served. Returns the dense reward."""
-        sim, settings = self.sim, self.settings
-        cost, discount = settings.step_cost, settings.discount
-        rng = self.die() if self._stochastic else None
-        if rng is not None and settings.slip:
-            sim.slips = lambda: bool(rng.random() < settings.slip)
-        total, factor, paper, steps = 0.0, 1.0, PAPER_GAMMA**self.time, 0
-        plain, discounted = self.plain_return, self.discounted_return
-        single = len(sim.cell) == 1
-        if single and (steps := sim.fast_forward()):
-            total -= cost * self._sums[steps]
-            plain -= cost * steps
-            discounted -= paper * cost * PAPER_SUMS[steps]
-            factor = discount**steps
-            paper *= PAPER_GAMMA**steps
-        self.skipped_steps, gains = steps, list[float]()
-        while sim.macro[0] is not None if single else not self._needs_command(rng, steps):
-            gain = sim.tick() - cost
-            gains.append(gain)
-            total += factor * gain
-            plain += gain
-            discounted += paper * gain
-            factor *= discount
-            paper *= PAPER_GAMMA
-            steps += 1
-            self.chopped += sim.chopped_now
-            self.wrong += sim.wrong_now
-        self.plain_return, self.discounted_return = plain, discounted
-        self.time, self.primitive_steps, self.step_gains = self.time + steps, steps, gains
-        return total
-
-    def _needs_command(self, rng: np.random.Generator | None, elapsed: int) -> bool:
-        """Returns True once the policy must act or the episode is over; commands the scripted cooks on the way.
-
-        Sets `active_cook` to the first of the policy's cooks that has no macro-action.
-        """
-        sim = self.sim
-        if sim.delivered:
-            return True
-        if self.time + elapsed >= self._horizon:  # with several cooks, walks in progress end here
-            return True
-        scripted = self.settings.partner != "policy"
-        for cook, macro in enumerate(sim.macro):
-            if macro is None:
-                if cook == 0 or not scripted:
-                    self.active_cook = cook
-                    return True
-                sim.begin(cook, self._partner(cook, rng))
-        return False
-
-    def _partner(self, cook: int, rng: np.random.Generator | None) -> Macro:
-        if rng is not None and self.settings.partner == "random":
-            return random_cook(self.sim, cook, self.menu, rng)
-        if self.settings.partner == "expert":
-            return self._expert(cook)
-        return greedy_cook(self.sim, cook, self.menu)
-
-    def _progress(self) -> float:
-        """Returns the completed fraction of the order, from 0 to 1.
-
-        Chopping a food, putting it in a bowl that holds only foods of the order, and serving count as one part each.
-        """
-        sim = self.sim
-        if sim.delivered:
-            return 1.0
-        done = best = 0
-        for food in sim.recipe:
-            done += sim.chops[food] >= CHOPS
-        for foods in sim.contents:
-            if len(foods) > best and sim.recipe.issuperset(foods):
-                best = len(foods)
-        return (done + best) / (2 * len(sim.recipe) + 1)
 
     # ---- observations and offered commands -----------------------------------------------------------------------
 
@@ -314,26 +245,13 @@ class OvercookedEnv(TextEnv):
 
     # ---- the expert ------------------------------------------------------------------------------------------------
 
-    def plan(self, cook: int = 0) -> Plan | None:
-        """Returns the shortest plan for one cook while the others stand still, or None if there is none."""
-        planner = self._planners.get(cook)
-        if planner is None:
-            planner = self._planners[cook] = Planner(self.sim, self.menu.macros, cook)
-        return planner.plan(self.sim.save())
-
-    def _expert(self, cook: int) -> Macro:
-        """Returns the expert's macro-action: the exact plan for a single cook, one-step lookahead for several."""
-        if len(self.sim.cell) > 1:
-            return lookahead_cook(self.sim, cook, self.menu)
-        plan = self.plan(cook)
-        if plan is None or plan.first is None:
-            return greedy_cook(self.sim, cook, self.menu)
-        return plan.first
-
     def expert(self, kind: str = "") -> str | None:
         if self.sim.delivered:
             return None
         cook = self.active_cook
+        macro = self.sim.macro[cook]
+        if macro is not None:  # in real time: go on
+            return macro.name
         macro = greedy_cook(self.sim, cook, self.menu) if kind == "greedy" else self._expert(cook)
         label = (honest_label if self._honest else published_label)(self.sim, cook, macro)
         return "wait" if label is None else phrase(label)
@@ -346,6 +264,28 @@ class OvercookedEnv(TextEnv):
         if settings.cooks > 1 and settings.partner == "policy":
             return ()  # whose turn it is depends on the kitchen
         return blind_commands(self.sim.order, settings.boards)
+
+    def blind(self) -> str | None:
+        """Returns the blind player's next command. In a team, every cook has a script of its own.
+
+        In a published kitchen it is that cook's part of the experts' game. In real time, it goes on with a command
+        until that ends.
+        """
+        settings, cook = self.settings, self.active_cook
+        published = settings.layout != "random"
+        if settings.partner != "team" and (published or not settings.realtime):
+            return super().blind()
+        if (running := self.sim.macro[cook]) is not None:
+            return running.name
+        if not self._scripts:
+            cooks = settings.cooks
+            self._scripts = scripts_of(expert_commands(self), cooks) if published else [self.blind_script()] * cooks
+        script = self._scripts[cook]
+        return script[self.team.given[cook] % len(script)] if script else None
+
+    @classmethod
+    def agents(cls, settings: dict[str, Any]) -> int:
+        return int(settings["cooks"]) if settings["partner"] == "team" else 1
 
     def remaining(self) -> int | None:
         plan = self.plan()
@@ -368,16 +308,17 @@ class OvercookedEnv(TextEnv):
         }
 
     def extra_info(self) -> dict[str, Any]:
-        return {"discount": self.settings.discount**self.primitive_steps, "env_step": self.time}
+        info = {"discount": self.settings.discount**self.primitive_steps, "env_step": self.time}
+        return {**info, "agent": self.active_cook + 1} if self.settings.partner == "team" else info
 
     def get_state(self) -> Any:
         """Returns a snapshot of the episode, including macro-actions in progress and the running totals."""
         tally = self.discounted_return, self.plain_return, self.chopped, self.wrong
-        return self.sim.save(), self.sim.in_progress(), self.time, self.active_cook, tally, dict(self._refusals)
+        return self.sim.save(), self.sim.in_progress(), self.time, self.active_cook, tally, self.team.save()
 
     def set_state(self, state: Any) -> None:
-        saved, in_progress, self.time, self.active_cook, tally, refusals = state
-        self._refusals = dict(refusals)
+        saved, in_progress, self.time, self.active_cook, tally, team = state
+        self.team.load(team)
         self.sim.load(saved)
         self.sim.resume(in_progress)
         self.discounted_return, self.plain_return, self.chopped, self.wrong = tally
@@ -395,5 +336,3 @@ class OvercookedEnv(TextEnv):
 
 SERVED = "The dish is handed in just as it was ordered."
 """Last text of a solved episode under texts=v1."""
-WAIT = Macro(GO_TO_COUNTER, -1, "wait")
-"""Macro-action of one primitive step in place, executed for a command that cannot be parsed."""

@@ -15,6 +15,7 @@ from typing import Any
 from envsuite.envs.overcooked.engine import CHOP, DELIVER, GET_BOWL, GET_FOOD, GO_TO_BOARD, Macro, Simulation
 from envsuite.envs.overcooked.kitchen import COUNTER
 from envsuite.envs.overcooked.motion import CHOPS
+from envsuite.envs.overcooked.team import MOST_CHARACTERS
 
 Fact = tuple[Any, ...]
 
@@ -36,6 +37,22 @@ TEAM = """
 
 Several cooks share the kitchen and the order. Each turn says which of them you command; the others go on with what \
 they are doing."""
+MEMBER = """
+
+Several cooks share the kitchen and the order, and you are one of them. The others decide for themselves, and go on \
+with what they are doing while you decide."""
+MESSAGES = f"""
+
+You may add a message of at most {MOST_CHARACTERS} characters, which takes no time. The others read it at their next \
+turn. Write it after the command: COMMAND; say: MESSAGE. A message without a command costs a step of time."""
+REALTIME = """
+
+A turn is one step of time. To go on with a command, give it again; another command takes its place."""
+
+
+def team_rules(own: bool, say: bool, realtime: bool) -> str:
+    """Returns the part of the instructions about several cooks; `own` is True if each cook has its own player."""
+    return (MEMBER if own else TEAM) + (REALTIME if realtime else "") + (MESSAGES if say else "")
 
 
 def facts(sim: Simulation, cook: int) -> list[Fact]:

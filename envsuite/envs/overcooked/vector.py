@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from gymnasium.vector import AutoresetMode
 
 from envsuite.envs.overcooked.engine import NOTHING
-from envsuite.envs.overcooked.env import PAPER_GAMMA, PAPER_SUMS, OvercookedEnv
+from envsuite.envs.overcooked.env import OvercookedEnv
+from envsuite.envs.overcooked.rounds import PAPER_GAMMA, PAPER_SUMS
 from envsuite.envs.overcooked.service.env import ServiceEnv
 from envsuite.vector.base import TextVectorEnv
 from envsuite.vector.tables import TableVectorEnv
@@ -52,12 +53,12 @@ class OvercookedTable(TableVectorEnv):
         self.horizon, self._cost = settings.horizon, settings.step_cost
 
     def _state(self, env: OvercookedEnv) -> Hashable:
-        return env.sim.save(), tuple(env._refusals.items())
+        return env.sim.save(), env.team.save()
 
     def _load(self, env: OvercookedEnv, state: Any) -> None:
-        saved, refusals = state
+        saved, team = state
         tally = env.discounted_return, env.plain_return, env.chopped, env.wrong
-        env.set_state((saved, _IDLE, env.time, 0, tally, dict(refusals)))
+        env.set_state((saved, _IDLE, env.time, 0, tally, team))
 
     def _add(self, env: OvercookedEnv, sums: Sums | None, changes: list[Change]) -> None:
         """Adds changes to the sums in the sequence of `OvercookedEnv._run`, which decides the last digits."""

@@ -246,7 +246,7 @@ def _temperature(text: str) -> float | None:
 def run_request(args: argparse.Namespace, model: str) -> RunRequest:
     """Returns what the flags say about a run of `model`."""
     names = [field.name for field in dataclasses.fields(RunRequest) if field.name not in ("model", "knobs", "explicit")]
-    values = {name: getattr(args, name) for name in names}
+    values = {name: getattr(args, name) for name in names if hasattr(args, name)}
     explicit = frozenset("knobs" if name == "set" else name for name in getattr(args, "explicit", ()))
     return RunRequest(model, tuple(args.set), **values, explicit=explicit)
 

@@ -18,7 +18,7 @@ from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import find, is_model, make_policy, on_server, policy_options, starts_server
+from harness.policies import TEAM, find, is_model, make_policy, members, on_server, policy_options, starts_server
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
@@ -37,6 +37,7 @@ class Players:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._made: dict[str, tuple[dict[str, Any], Policy]] = {}
+        self._last_team: tuple[str, dict[str, Policy], Any] = "", {}, None
         self._began, self._used = time.monotonic(), dict[str, Summary]()
 
     def left(self, budget: Budget, config: RunConfig) -> Budget:
@@ -48,6 +49,18 @@ class Players:
 
     def get(self, name: str, config: RunConfig) -> Policy:
         options = run_options(self._args, config)
+        return self._team(name, options) if name.startswith(TEAM) else self._player(name, options)
+
+    def _team(self, name: str, options: dict[str, Any]) -> Policy:
+        """Returns a team, whose members belong to `self`: pairs of the same players share them."""
+        made = {player: self._player(player, policy_options(player, options)) for player in members(name)}
+        last, policies, team = self._last_team
+        if last != name or policies != made:
+            team = make_policy(name, made, **options)
+            self._last_team = name, made, team
+        return team
+
+    def _player(self, name: str, options: dict[str, Any]) -> Policy:
         if name in self._made and self._made[name][0] != options:
             self._made.pop(name)[1].close()
         if name not in self._made:
@@ -141,6 +154,8 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     model = config.model
     if not is_model(model):
         return
+    if getattr(args, "policy_replicas", 0) and len(members(model)) > 1:
+        raise UsageError(f"--policy-replicas copies one model, not the team {model}: leave it out.")
     row = find(model, args.base_url, config.sampling.action_mode)[0]
     if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
         servers = "openai:, vllm:, llamacpp:, inspect: or --base-url"

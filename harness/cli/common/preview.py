@@ -15,7 +15,7 @@ from envsuite.errors import UsageError
 from envsuite.escaping import public_url
 from harness import cli
 from harness.evaluate import RunConfig
-from harness.policies import is_model, on_server, starts_server, weights_path
+from harness.policies import is_model, members, on_server, starts_server, weights_path
 from harness.prompting.protocols import NEUTRAL
 
 
@@ -40,9 +40,10 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
     if is_model(config.model):
         from harness.lm.model_files import resolve
 
-        served = on_server(config.model, args.base_url)
-        where: Any = resolve(weights_path(config.model)) if not served else _servers(config.model, args.base_url)
-        say(f"model     {config.model} -> {where}")
+        for player in filter(is_model, members(config.model)):
+            served = on_server(player, args.base_url)
+            where: Any = resolve(weights_path(player)) if not served else _servers(player, args.base_url)
+            say(f"model     {player} -> {where}")
         say(f"sampling  {config.sampling}")
         say(f"prompt    {config.prompting}")
         if turns:
@@ -108,11 +109,12 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
         return
     from harness.lm import model_files
 
-    if on_server(config.model, base_url):
+    player = next(filter(is_model, members(config.model)))
+    if on_server(player, base_url):
         return
-    path = model_files.here(model_files.resolve(weights_path(config.model)))
+    path = model_files.here(model_files.resolve(weights_path(player)))
     if path is None:
-        print(f"\n(the weights of {config.model} are not here: its chat template cannot be applied)")
+        print(f"\n(the weights of {player} are not here: its chat template cannot be applied)")
         return
     from transformers import AutoTokenizer
 

@@ -1,0 +1,55 @@
+"""Cross-play: every player with every player in one game, and the matrix of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.policies import members, team_name
+from harness.stats.summary import Summary
+
+Pair = tuple[str, str]
+"""the player of the first agent, and the player of all others"""
+
+
+def teams(players: Sequence[str], agents: int) -> dict[Pair, str]:
+    """Returns the name of each pair's team in a game with this number of agents. Raises UsageError."""
+    return {(first, other): team_name([first, *[other] * (agents - 1)]) for first in players for other in players}
+
+
+def pair_of(name: str) -> Pair | None:
+    """Returns the pair of a team; None if the agents after the first have different players."""
+    first, *others = members(name)
+    return (first, others[0] if others else first) if len(set(others)) < 2 else None
+
+
+def matrix(summaries: Mapping[str, Summary], metric: str, show: Callable[[Any], str]) -> list[list[str]]:
+    """Returns the rows of a table, with its head: the first agent's player down, the others' player across.
+
+    `summaries` are by the name of the team. `metric` is success, reward, progression or a metric of the task.
+    """
+    cells = {pair: summary for name, summary in summaries.items() if (pair := pair_of(name)) is not None}
+    firsts, others = _ordered(pair[0] for pair in cells), _ordered(pair[1] for pair in cells)
+    rows = [["first cook / others", *others]]
+    for first in firsts:
+        found = [cells.get((first, other)) for other in others]
+        rows.append([first, *[_cell(summary, metric, show) if summary else "–" for summary in found]])
+    return rows
+
+
+def _ordered(players: Iterable[str]) -> list[str]:
+    """Returns players without repetition: those without a model first, from the weakest on."""
+    known = ("random", "blind", "idle", "expert:greedy", "expert")
+    return sorted(set(players), key=lambda name: (known.index(name) if name in known else len(known), name))
+
+
+def _cell(summary: Summary, metric: str, show: Callable[[Any], str]) -> str:
+    interval = summary[metric] if metric in summary else summary["metrics"].get(metric)
+    return show(interval) if interval else "–"
+
+
+def as_markdown(rows: Sequence[Sequence[str]], escape: Callable[[object], str]) -> list[str]:
+    """Returns the lines of a matrix as a Markdown table; `escape` is applied to the players' names."""
+    head = [escape(player) for player in rows[0]]
+    body = [[escape(row[0]), *row[1:]] for row in rows[1:]]
+    return [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1), *(f"| {' | '.join(row)} |" for row in body)]
