@@ -61,6 +61,12 @@ def env_class(task: Task) -> type[TextEnv]:
     return cls
 
 
+def agents(task: Task, knobs: Mapping[str, Any]) -> int:
+    """Returns the number of agents with players of their own in a task with these knobs. Raises BadKnob."""
+    cls = env_class(task)
+    return cls.agents(check_knobs(cls, {**task.kwargs, **knobs}, task.id))
+
+
 def panel(task: Task, /, **knobs: Any) -> Panel | None:
     """Returns the finite list of games of a task, or None if games are generated from seeds."""
     if not task.panel:

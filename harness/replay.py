@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from envsuite import registry
-from envsuite.core import check_knobs
 from envsuite.errors import UnknownTask, UsageError
 from envsuite.types import StopReason, Task, knobs_json
 from harness import hash_chain, records
@@ -90,7 +89,7 @@ def misnamed(model: str, task: Task, knobs: Mapping[str, Any]) -> str:
     try:
         record_name(model)
         check_expert(cls, "+".join(player for player in players if not is_model(player)))
-        agents = cls.agents(check_knobs(cls, {**task.kwargs, **knobs}))
+        agents = registry.agents(task, knobs)
     except UsageError as error:
         return str(error)
     return "" if len(players) in (1, agents) else f"{len(players)} players are named, and the game has {agents}"

@@ -56,6 +56,11 @@ class GameSampler:
 
     def _config(self, task: Task) -> RunConfig:
         knobs = registry.overrides(task, dict(self.recipe.knobs))
+        if (agents := registry.agents(task, knobs)) > 1:
+            raise UsageError(
+                f"{task.id} with these knobs has a player for each of {agents} agents, and training plays all turns of "
+                "an episode with one: set partner = 'policy' or a scripted partner in knobs."
+            )
         return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
 
     def batch(

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from envsuite import registry
-from envsuite.core import check_knobs
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import knobs_json
 from harness.evaluate import RunConfig
@@ -37,8 +36,7 @@ def run_config(tool: str, env: str, *, set: str | Sequence[str] = (), **flags: A
 
 def check_one_player(config: RunConfig) -> None:
     """Raises UsageError if the game has several agents with players of their own."""
-    cls = registry.env_class(config.task)
-    agents = cls.agents(check_knobs(cls, {**config.task.kwargs, **config.knobs}))
+    agents = registry.agents(config.task, config.knobs)
     if agents > 1:
         raise UsageError(
             f"{config.task.id} with these settings has a player for each of {agents} cooks, and a conversation is of "

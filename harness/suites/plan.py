@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from envsuite import registry
-from envsuite.core import check_knobs
 from envsuite.errors import UsageError
 from envsuite.reading import parse_json
 from envsuite.types import Task, knobs_json
@@ -217,7 +216,7 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
 def check_team(config: RunConfig, players: int) -> None:
     """Raises UsageError if the number of players is not the number of the game's agents with players of their own."""
     cls = registry.env_class(config.task)
-    agents = cls.agents(check_knobs(cls, {**config.task.kwargs, **config.knobs}))
+    agents = registry.agents(config.task, config.knobs)
     named, players = players, players or len(members(config.model))
     if players == agents or (players == 1 and not config.model.startswith(TEAM)):
         return

@@ -10,6 +10,7 @@ from baselines import recipe as recipes  # noqa: E402
 from baselines.collection.sampler import GameSampler  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite import Task, register  # noqa: E402
+from envsuite.errors import UsageError  # noqa: E402
 from envsuite.types import Panel  # noqa: E402
 from tests import toys  # noqa: E402, F401
 from tests.baselines.test_training import made  # noqa: E402
@@ -103,3 +104,9 @@ def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_pat
     again.train()
     assert (again.update, again.spent) == (5, 60)
     assert again.optimisers.actor.rate == pytest.approx(1 - 52 / 60)
+
+
+def test_a_game_with_a_player_for_each_cook_is_not_trained():
+    with pytest.raises(UsageError, match="a player for each of 2 agents"):
+        games("Overcooked-tomato_salad-2cooks-v0", knobs={"partner": "team"})
+    assert games("Overcooked-tomato_salad-2cooks-v0").configs

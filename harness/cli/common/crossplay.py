@@ -12,7 +12,6 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envsuite import registry
-from envsuite.core import check_knobs
 from envsuite.errors import UsageError
 from envsuite.escaping import markdown
 from harness import cli
@@ -57,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"Cross-play needs one task, and {args.env} names {len(tasks)}: name one of them.")
     task = tasks[0].config.task
     cls = registry.env_class(task)
-    agents = cls.agents(check_knobs(cls, {**task.kwargs, **cls.team_knobs, **tasks[0].config.knobs}))
+    agents = registry.agents(task, {**cls.team_knobs, **tasks[0].config.knobs})
     if agents < 2:
         raise UsageError(f"{task.id} with these knobs has one player: name a task of several cooks, or --set cooks=2.")
     names = list(dict.fromkeys(crossplay.teams(players, agents).values()))
