@@ -32,7 +32,7 @@ from envsuite.sandbox.protocol import Spec
 CURE = "Install bubblewrap (`apt-get install bubblewrap`)"
 INSIDE_UID = 1000
 # Held by the zygote; runs have none.
-_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE")
+_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE", "CAP_SYS_NICE")
 
 
 class BubbleProcess(local.LocalProcess):

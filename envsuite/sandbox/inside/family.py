@@ -63,35 +63,15 @@ CROWD = 16
 _LOW_PRIORITY = 15
 
 
-def give_way(pids: list[int], uid: int | None) -> None:
-    """Lowers the priority of a run's processes, which have the user `uid`, and of what they start later.
+def give_way(pids: list[int]) -> None:
+    """Lowers the priority of processes and of what they start later.
 
     Beside a fork bomb of its own priority, the zygote would need seconds for a look at its processes.
     """
-    if not _lower_priority(pids) or uid is None:
-        return
-    helper = os.fork()  # a zygote without the capability for it may do so as the run's user
-    if helper == 0:
-        try:
-            os.setresuid(uid, uid, uid)
-            _lower_priority(pids)
-        finally:
-            os._exit(0)
-    os.waitpid(helper, 0)
-
-
-def _lower_priority(pids: list[int]) -> bool:
-    """Lowers the priority of processes; returns True if the kernel did not permit it."""
-    refused = False
     for pid in pids:
-        try:
+        with contextlib.suppress(OSError):  # it has ended
             if os.getpriority(os.PRIO_PROCESS, pid) < _LOW_PRIORITY:
                 os.setpriority(os.PRIO_PROCESS, pid, _LOW_PRIORITY)
-        except PermissionError:
-            refused = True
-        except OSError:  # it has ended
-            continue
-    return refused
 
 
 def threads_of_this_user() -> int:

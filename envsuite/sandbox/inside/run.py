@@ -55,8 +55,6 @@ class SandboxRun:
     folders: list[str]
     baseline: ProcessMemory
     """memory of the zygote, which a fork shares"""
-    uid: int | None = None
-    """user of the run's processes, None if it is the zygote's"""
     guard: AttributeGuard | None = None
     stdin: int | None = None
     """where the turns of a dialogue are written"""
@@ -137,9 +135,11 @@ class SandboxRun:
                     pids = descendants()
                     if len(pids) > CROWD:
                         self.excused = False
-                        give_way(pids, self.uid)
+                        give_way(pids)
                     allowed_memory = limits["memory_mb"] * 1e6
-                    self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
+                    self.peak = max(
+                        self.peak, memory_bytes(pids, self.baseline, allowed_memory, max(deadline, looked + 1.0))
+                    )
                     if self.peak > allowed_memory:
                         return "memory"
                     lost = self.uncollected.look(pids) or any(map(ignores_children, pids))

@@ -152,19 +152,7 @@ class Zygote:
         fault = self.read_fault(pipes[FAULT][0])
         guard = self.receive_guard(link, scratch, bool(fault)) if link else None
         folders = [folder for folder in (scratch, self.config["workspace"]) if folder]
-        return (
-            SandboxRun(
-                self.channel,
-                child,
-                outputs,
-                folders,
-                baseline,
-                uid=self.config["uid"],
-                guard=guard,
-                stdin=stdin[1] if stdin else None,
-            ),
-            fault,
-        )
+        return SandboxRun(self.channel, child, outputs, folders, baseline, guard, stdin[1] if stdin else None), fault
 
     def converse(self, run: SandboxRun) -> dict[str, Any]:
         """Serves the turns of a dialogue; between two turns all its processes are stopped. Returns its fate."""
