@@ -8,6 +8,8 @@ from typing import Any
 from harness.policies import members, team_name
 from harness.stats.summary import Summary
 
+METRICS = ("success", "reward", "progression")
+"""metrics that every task has"""
 Pair = tuple[str, str]
 """the player of the first agent, and the player of all others"""
 
@@ -43,9 +45,15 @@ def _ordered(players: Iterable[str]) -> list[str]:
     return sorted(set(players), key=lambda name: (known.index(name) if name in known else len(known), name))
 
 
+def interval(summary: Summary, metric: str) -> dict[str, Any] | None:
+    """Returns the mean of a metric with its interval; None if the task has no such metric."""
+    mean: dict[str, Any] | None = summary[metric] if metric in METRICS else summary["metrics"].get(metric)
+    return mean
+
+
 def _cell(summary: Summary, metric: str, show: Callable[[Any], str]) -> str:
-    interval = summary[metric] if metric in summary else summary["metrics"].get(metric)
-    return show(interval) if interval else "–"
+    mean = interval(summary, metric)
+    return show(mean) if mean else "–"
 
 
 def as_markdown(rows: Sequence[Sequence[str]], escape: Callable[[object], str]) -> list[str]:

@@ -81,7 +81,9 @@ def run(argv: Sequence[str]) -> int:
 def _print(summaries: dict[str, Summary], args: Any, title: str) -> None:
     """Prints the matrix in the form that the flags name."""
     cells = {
-        pair: _interval(found, args.metric) for name, found in summaries.items() if (pair := crossplay.pair_of(name))
+        pair: _interval(summary, args.metric)
+        for name, summary in summaries.items()
+        if (pair := crossplay.pair_of(name))
     }
     if args.json:
         cli.print_json([{"first": first, "others": others, **cell} for (first, others), cell in cells.items()])
@@ -106,7 +108,7 @@ def _print(summaries: dict[str, Summary], args: Any, title: str) -> None:
 
 def _interval(summary: Summary, metric: str) -> dict[str, Any]:
     """Returns the mean of a metric with its interval. Raises UsageError if the task has no such metric."""
-    if metric not in ("success", "reward", "progression") and metric not in summary["metrics"]:
+    mean = crossplay.interval(summary, metric)
+    if mean is None:
         raise UsageError(f"The task has no metric {metric!r}: it has {', '.join(summary['metrics'])}.")
-    found: dict[str, Any] = summary[metric] if metric in summary else summary["metrics"][metric]
-    return found
+    return mean
