@@ -34,8 +34,8 @@ def matrix(summaries: Mapping[str, Summary], metric: str, show: Callable[[Any], 
     firsts, others = _ordered(pair[0] for pair in cells), _ordered(pair[1] for pair in cells)
     rows = [["first cook / others", *others]]
     for first in firsts:
-        found = [cells.get((first, other)) for other in others]
-        rows.append([first, *[_cell(summary, metric, show) if summary else "–" for summary in found]])
+        row = [cells.get((first, other)) for other in others]
+        rows.append([first, *[_cell(summary, metric, show) if summary else "–" for summary in row]])
     return rows
 
 

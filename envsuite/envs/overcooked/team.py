@@ -18,12 +18,12 @@ def split_message(command: str) -> tuple[str, str]:
     A clean message is one line of at most `MOST_CHARACTERS` characters without double quotes, which enclose it where
     it is read.
     """
-    found = _MESSAGE.search(command)
-    if found is None:
+    match = _MESSAGE.search(command)
+    if match is None:
         return command, ""
-    message = " ".join(found.group(1).replace('"', "'").split())
+    message = " ".join(match.group(1).replace('"', "'").split())
     message = "".join(character for character in message if character.isprintable())
-    return command[: found.start()].rstrip(" ;,.|("), message[:MOST_CHARACTERS].strip()
+    return command[: match.start()].rstrip(" ;,.|("), message[:MOST_CHARACTERS].strip()
 
 
 class Team:

@@ -192,10 +192,10 @@ class SWEGym(TextEnv):
 
     def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
         """Reads the text of a recorded bug from its record; a reset would install its package and run its tests."""
-        found = instances.recorded(self.panel.games[seed % len(self.panel)], vars(self.settings))
-        if found is None:
+        bug = instances.recorded(self.panel.games[seed % len(self.panel)], vars(self.settings))
+        if bug is None:
             return super().preview(seed)
-        record, _, text = found
+        record, _, text = bug
         labels = self._labels(record.instance_id, record.repo)
         return text, {"objective": text, "admissible_commands": [], "labels": labels}
 
@@ -218,8 +218,8 @@ class SWEGym(TextEnv):
 
     def _open(self, name: str) -> RepairProblem:
         settings = self.settings
-        if found := instances.recorded(name, vars(settings)):
-            record, recipe, text = found
+        if bug := instances.recorded(name, vars(settings)):
+            record, recipe, text = bug
             problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
             problem.statement = text
             preflight.require_gold(problem, settings.grade_seconds)
