@@ -73,7 +73,7 @@ class TableVectorEnv(TextVectorEnv):
         self._last_turn = self._envs[0].settings.max_steps
         self._table: dict[Hashable, Node] = {}
         self._size = 0
-        self._values: dict[Hashable, Any] = {}  # parts of results, each stored once, which the processor's caches reward
+        self._values: dict[Hashable, Any] = {}  # parts of results, each stored once
         self._start: tuple[Edge, dict[str, Any]] | None = None  # the first observation, and what only its info has
         self._nodes = [Node(()) for _ in range(n)]
         self._current = [True] * n  # the sub-environment is in the state of its game
