@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from envsuite.envs.virtualhome.offers import Offers
+from envsuite.envs.virtualhome.offers import OfferList
 from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeEngine, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.fixed_tasks import fixed_task
@@ -119,7 +119,7 @@ class FixedGame:
         self.engine = FixedEngine(home, nearsighted=sight == "spot")
         self.tracker = GoalTracker(self.engine, goal)
         self._narrator = Narrator(self.engine, everywhere=sight == "home")
-        self._offers_in = Offers(self.engine)
+        self._offers_in = OfferList(self.engine)
         self._views: dict[HomeState, tuple[str, dict[str, HomeAction], int]] = {}
         self._reports: dict[HomeAction, str] = {}
         # A walk changes nothing but the room, so most goals are not checked after it.

@@ -20,7 +20,7 @@ from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine, Loose
 from envsuite.envs.virtualhome.text import command
 
 
-class Offers:
+class OfferList:
     """Lists every command that would be accepted in a state: the phrases of `FixedEngine.commands`, in its order.
 
     Walks are stored for each place, so that only the few actions within reach are listed anew.
