@@ -13,7 +13,7 @@ from typing import Any
 from . import wire
 from .attributes import AttributeGuard
 from .child import ERROR, OUTPUT, VALUE
-from .family import CROWD, descendants, give_way
+from .family import CROWD, crowd_paused, descendants, give_way
 from .usage import (
     ProcessMemory,
     UncollectedTime,
@@ -137,12 +137,11 @@ class SandboxRun:
                         self.excused = False
                         give_way(pids)
                     allowed_memory = limits["memory_mb"] * 1e6
-                    self.peak = max(
-                        self.peak, memory_bytes(pids, self.baseline, allowed_memory, max(deadline, looked + 1.0))
-                    )
+                    with crowd_paused(pids) as pids:
+                        self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
+                        lost = self.uncollected.look(pids) or any(map(ignores_children, pids))
                     if self.peak > allowed_memory:
                         return "memory"
-                    lost = self.uncollected.look(pids) or any(map(ignores_children, pids))
                     self.excused = self.excused and not lost
                     # Looking at many processes takes processor time, of which the run must get the most.
                     next_look = time.monotonic() + max(TICK, 4 * (time.process_time() - used))
@@ -175,7 +174,10 @@ class SandboxRun:
 
     def _disk_bytes(self, stop: float) -> float:
         total = sum(folder_bytes(folder, stop) for folder in self.folders)
-        return total + unlinked_bytes(descendants(), self.folders) if self.folders and total <= stop else total
+        if not self.folders or total > stop:
+            return total
+        with crowd_paused(descendants()) as pids:
+            return total + unlinked_bytes(pids, self.folders)
 
     def _send(self, data: memoryview) -> int:
         """Writes a part of a message to the child; a child that has closed its end counts as one that reads all."""
