@@ -82,14 +82,14 @@ def give_way(pids: list[int]) -> None:
 
 
 @contextlib.contextmanager
-def crowd_paused(pids: list[int], seconds: float = 1.0) -> Iterator[list[int]]:
-    """Stops the processes `pids` of a run for a while if they are a crowd; yields those there are then.
+def paused(really: bool, seconds: float = 1.0) -> Iterator[list[int]]:
+    """Stops every process below this one for a while, if `really`; yields their ids. After `seconds`, some may go on.
 
-    The kernel makes a reader of a process's mappings wait while that process forks: for seconds if the processes that
-    it has started take its processor. After `seconds`, some may go on.
+    The kernel lets a look at a run wait for the run: at a process's mappings while it forks, at a folder while files
+    are created in it. That takes seconds if a crowd of processes shares the processor, or one process never rests.
     """
-    if len(pids) <= CROWD:
-        yield pids
+    if not really:
+        yield descendants()
         return
     pause_family(seconds)
     try:

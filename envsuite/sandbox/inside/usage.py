@@ -206,7 +206,8 @@ def processor_seconds(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-ENTRY_BYTES = 4096  # counted at least for every file and folder: a flood of empty ones takes room and time, too
+FILE_BYTES = 4096  # counted at least for every file: a flood of empty ones takes room and time, too
+FOLDER_BYTES = 4 * FILE_BYTES  # counted for every folder: removing an empty one takes some disks milliseconds
 
 
 def folder_bytes(folder: str, stop: float = math.inf) -> float:
@@ -221,15 +222,22 @@ def folder_bytes(folder: str, stop: float = math.inf) -> float:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
+                    least = FILE_BYTES
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                    total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
+                        least = FOLDER_BYTES
+                    total += max(least, entry.stat(follow_symlinks=False).st_blocks * 512)
                     if total > stop:
                         break
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 return math.inf
     return total
+
+
+def free_entries(folders: Iterable[str]) -> int:
+    """Returns how many more files and folders the disks of `folders` can hold, which takes no time to find."""
+    return sum(os.statvfs(folder).f_ffree for folder in folders)
 
 
 def unlinked_bytes(pids: Iterable[int], folders: Iterable[str]) -> float:
