@@ -106,7 +106,7 @@ def explain_failure(files: Mapping[str, str], tests: Sequence[str], symptom: Sym
     return _compared(statement, node, first, whole)
 
 
-def _compared(statement: str, node: ast.stmt | None, first: str, whole: bool) -> Check:
+def _compared(statement: str, node: ast.stmt | None, first: str, whole: bool = False) -> Check:
     """Explains a comparison that is false."""
     operands = operands_of(node)
     values = _values(first)
