@@ -21,7 +21,8 @@ def parser() -> argparse.ArgumentParser:
     """Returns the command line of envsuite-train."""
     parser = cli.CliParser(
         prog="envsuite-train",
-        description="Train a language model on registered tasks. envsuite-eval --model evaluates the model it writes.",
+        description="Train a language model on registered tasks, in this process or, with backend=tinker, on Tinker's "
+        "service. envsuite-eval --model evaluates the model it writes.",
     )
     parser.add_argument("recipe", help="a TOML file, or the name of a recipe in baselines/recipes")
     parser.add_argument(
@@ -98,6 +99,9 @@ def _dry_run(recipe: Recipe, folder: Path) -> None:
     check_choice(recipe)
     names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
     header = f"{recipe.algorithm} on {', '.join(names)}: {_plan(recipe)} -> {folder}"
+    if recipe.backend == "tinker":
+        print(f"{header}\nmemory: Tinker's service holds the model {recipe.model.name}; nothing is loaded here")
+        return
     from baselines import memory
 
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by a launcher

@@ -119,8 +119,7 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     stored = layers * width * itemsize + layer if recipe.model.gradient_checkpointing else layers * layer
     # Only sampled positions reach the head. Their logits and the gradient of these have the model's
     # type.
-    turns = recipe.prompting.history >= 0 or not recipe.config.whole
-    positions = rows * min(length, recipe.acting.max_tokens) if turns else rows * length
+    positions = rows * min(length, recipe.acting.max_tokens) if _rows_are_turns(recipe) else rows * length
     concurrent = min(CONCURRENT, -(-recipe.episodes // processes))
     cache = float(concurrent * length * 2 * layers * config.num_key_value_heads * head * itemsize)
     plays = not recipe.generation.elsewhere
@@ -135,11 +134,22 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     }
 
 
+def _rows_are_turns(recipe: Recipe) -> bool:
+    """Returns True if a row of a batch holds one turn, and not a conversation."""
+    return recipe.prompting.history >= 0 or not recipe.config.whole
+
+
 def _rows_per_pass(recipe: Recipe, processes: int) -> int:
-    """Returns the most rows that go through the model in one backward pass."""
+    """Returns the most rows that go through the model in one backward pass.
+
+    Without `micro_rows` these are all turns of a minibatch, if each is a row; where the recipe does not
+    limit the turns of an episode, one is counted.
+    """
     rows = []
     if recipe.trains_policy:
-        per_minibatch = -(-recipe.episodes // max(1, recipe.config.minibatches))
+        turns = recipe.turns or max(recipe.turn_limits, default=recipe.max_turns) or 1
+        whole_batch = recipe.episodes * (turns if _rows_are_turns(recipe) else 1)
+        per_minibatch = -(-whole_batch // max(1, recipe.config.minibatches))
         rows.append(recipe.config.micro_rows or -(-per_minibatch // processes))
     if recipe.sft.any:
         rows.append(recipe.sft.train.micro_rows or -(-recipe.sft.train.rows // processes))

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 from baselines import tables
 from baselines.configs import CONFIGS, ModelConfig, SFTConfig, UpdateConfig
+from baselines.configs import tinker as tinker_settings
 from baselines.configs.generation import Generation
 from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, PositiveShare, Range, Share
 from baselines.logging import trackers
@@ -90,6 +91,9 @@ class Recipe:
     algorithm: str
     model: ModelConfig
     tasks: tuple[str, ...]
+    backend: Literal["local", "tinker"] = "local"
+    """local: this process trains | tinker: Thinking Machines' service trains and samples
+    (`networks.tinker`)."""
     knobs: dict[str, Any] = field(default_factory=dict)
     reward_mode: str = "sparse"
     shaping_gamma: Share = -1.0
@@ -273,6 +277,8 @@ def _validate(recipe: Recipe) -> None:
     if recipe.async_level:
         _validate_asynchrony(recipe)
     recipe.generation.validate(recipe)
+    if recipe.backend == "tinker":
+        tinker_settings.validate(recipe)
     for tracker in recipe.trackers:
         trackers.check(tracker)
 

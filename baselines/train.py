@@ -40,6 +40,7 @@ from baselines.distributed import collectives
 from baselines.logging import checkpoints
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
 from baselines.networks.model import Model
+from baselines.networks.tinker import TinkerModel
 from baselines.recipe import Recipe
 from baselines.run_log import Display, RunLog
 from envsuite.errors import DataError, UsageError
@@ -94,7 +95,7 @@ class TrainingRun:
             raise UsageError(
                 f"{folder} is in use by another process: wait for it, or choose another --output-dir."
             ) from None
-        self.model = Model.load(recipe.model_config)
+        self.model = TinkerModel(recipe.model) if recipe.backend == "tinker" else Model.load(recipe.model_config)
         if recipe.fsdp and collectives.size() > 1:
             self.model.shard(recipe.needs_reference and not recipe.model.lora_rank, recipe.config.trains_target_critic)
         self.generator = torch.Generator().manual_seed(recipe.seed)
@@ -354,7 +355,7 @@ class TrainingRun:
         if collectives.first():
             checkpoints.save_and_keep(self.folder, state, self.recipe.keep_checkpoints)
         self._export("model")
-        if self.recipe.model.lora_rank:
+        if self.model.config.lora_rank:
             self._export("adapter", adapter=True)
         self.saved_at = self.update
 

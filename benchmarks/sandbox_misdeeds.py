@@ -5,7 +5,8 @@
     python -m benchmarks.sandbox_misdeeds page --markdown benchmarks/sandbox_misdeeds.md
 
 `play` continues after an interrupt. `page` exits with 1 if a misdeed did not fail, or was counted with more than 1.5
-times the limit. Time by the clock is shown beside it: on a busy machine it also measures the other programs.
+times the limit. Time by the clock is shown beside it: on a busy machine it also measures the other programs. So is the
+time until the sandbox is ready for the next submission: it has to remove the files of the last one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from envsuite.sandbox.protocol import Limits
 JOURNAL = Path("build/sandbox_misdeeds.jsonl")
 LIMITS = Limits(seconds=4.0)
 BOUND = 1.5
-TOTALS = ("driver", "user", "misdeeds", "failed attempts", "counted, at most", "by the clock, at most")
 BURN = "end = time.monotonic() + 0.02\n            while time.monotonic() < end: pass\n            os._exit(0)"
 MISDEEDS = {
     "a forged score": 'import os\nos.write(3, b\'{"verdict": "ok", "auc": 1.0}\\n\' + b\'x\' * 16)\nos._exit(0)',
@@ -76,6 +76,10 @@ MISDEEDS = {
         "    try: os.read(read, 9)\n    except BlockingIOError: pass\ntime.sleep(1000)"
     ),
 }
+HARMLESS = MISDEEDS["a forged score"]
+"""the quickest run: it ends as soon as the sandbox is ready for it"""
+FIGURES = {"counted": "counted", "wall": "by the clock", "ready": "ready again after"}
+TOTALS = ("driver", "user", "misdeeds", "failed attempts", *(f"{words}, at most" for words in FIGURES.values()))
 
 
 def main() -> int:
@@ -102,9 +106,16 @@ def play(journal: ResultJournal, names: list[str], end: float) -> None:
                     body, [(len(next(iter(job["x_test"].values()))), len(set(job["y_train"])))]
                 )
             wall = time.perf_counter() - began
-            result = {"verdict": score.verdict, "counted": seconds / LIMITS.seconds, "wall": wall / LIMITS.seconds}
+            scoring.run_job(pool, {**job, "code": HARMLESS}, LIMITS, 100)
+            ready = time.perf_counter() - began - wall
+            shares = {"counted": seconds, "wall": wall, "ready": ready}
+            result = {"verdict": score.verdict, **{key: value / LIMITS.seconds for key, value in shares.items()}}
             journal.add(_key(name, driver, user()), result)
-            print(f"{driver}, {name}: {score.verdict}, {seconds:.2f} s counted, {wall:.2f} s by the clock", flush=True)
+            print(
+                f"{driver}, {name}: {score.verdict}, {seconds:.2f} s counted, {wall:.2f} s by the clock, "
+                f"ready {ready:.2f} s later",
+                flush=True,
+            )
         pool.close()
 
 
@@ -124,10 +135,10 @@ def totals(journal: ResultJournal) -> tuple[list[list[str]], bool]:
             keys = [_key(misdeed, driver, name) for misdeed in MISDEEDS]
             results = [journal.results[key] for key in keys if key in journal.results]
             if not results:
-                rows.append([driver, name, "0", "", "", ""])
+                rows.append([driver, name, "0", "", *("" for _ in FIGURES)])
                 continue
             failed = sum(result["verdict"] != "ok" for result in results)
-            largest = [max(result[figure] for result in results) for figure in ("counted", "wall")]
+            largest = [max(result[figure] for result in results) for figure in FIGURES]
             over |= failed < len(results) or largest[0] > BOUND
             rows.append([driver, name, f"{len(results)}", f"{failed}", *(f"{value:.2f}" for value in largest)])
     return rows, over
@@ -141,14 +152,15 @@ def write_page(journal: ResultJournal) -> tuple[str, bool]:
         for driver in drivers.SAFE:
             for name in USERS:
                 if result := journal.results.get(_key(misdeed, driver, name)):
-                    figures = [f"{result['counted']:.2f}", f"{result['wall']:.2f}", f"{result['load']:.0f}"]
-                    rows.append([misdeed, driver, name, result["verdict"], *figures])
+                    figures = [f"{result[figure]:.2f}" for figure in FIGURES]
+                    rows.append([misdeed, driver, name, result["verdict"], *figures, f"{result['load']:.0f}"])
     page = f"""\
 # Sandbox: misdeeds end in bounded time
 
 Each misdeed is the code of a submission, run on one split with a limit of {LIMITS.seconds:g} s in a warm sandbox. The
-figures are shares of that limit: what the sandbox counted, and the time by the clock until the score was there, which
-includes killing and cleaning up and, on a busy machine, waiting for other programs. Load average
+figures are shares of that limit: what the sandbox counted, the time by the clock until the score was there, which
+includes killing and, on a busy machine, waiting for other programs, and the time after that until the sandbox had run
+another submission. It removes files first, which takes some disks milliseconds for each folder. Load average
 {journal.loads()}.
 
 ## Largest shares of the limit per driver and user
@@ -156,7 +168,7 @@ includes killing and cleaning up and, on a busy machine, waiting for other progr
 {table(TOTALS, summary)}
 ## Each misdeed
 
-{table(["misdeed", "driver", "user", "verdict", "counted", "by the clock", "load average"], rows)}"""
+{table(["misdeed", "driver", "user", "verdict", *FIGURES.values(), "load average"], rows)}"""
     return page, over
 
 

@@ -1,12 +1,12 @@
 """Mined instances of SWE-Gym: the yield of mining, the shipped list, and the verdicts of a sample.
 
-    `python -m benchmarks.swegym_mined [--mined FOLDER ...] [--sample 12] [--markdown FILE]`
+    `python -m benchmarks.swegym_mined [--mined FOLDER ...] [--texts] [--sample 12] [--markdown FILE]`
 
 `--mined` reads the journals of `envsuite-swe mine`, adds their instances to the shipped list (at most 3 MB) and
-writes the yield per package (`benchmarks/swegym_mined.json`, a part per folder). Of a sample, drawn by the
-ids' hash, four submissions are graded as the environment grades them: the gold patch must resolve the record; no
-change, an empty line in a file of the gold patch, and the gold patch without its largest hunk must
-not. Exits with 1 otherwise.
+writes the yield per package (`benchmarks/swegym_mined.json`, a part per folder). `--texts` writes all issue
+texts again. Of a sample, drawn by the ids' hash, four submissions are graded as the environment grades them:
+the gold patch must resolve the record; no change, an empty line in a file of the gold patch, and the gold patch
+without its largest hunk must not. Exits with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
-from envsuite.envs.swegym.mined import library, miner
+from envsuite.envs.swegym.mined import library, miner, rewriting
 from envsuite.envs.swegym.published.problem import PublishedProblem
 from envsuite.envs.swegym.published.runs import changes_of
 from envsuite.errors import DataError
@@ -65,6 +65,19 @@ def ship(folders: Sequence[Path]) -> None:
     library.mined_tasks.cache_clear()
     write_licences()
     write_atomically(YIELDS, json.dumps(rounds, indent=1) + "\n")
+
+
+def renew_texts() -> None:
+    """Writes the issue texts of the shipped list again, after a change of how they are written."""
+    rows = []
+    for row in library.rows():
+        try:
+            rows.append(rewriting.rewritten(row, drivers.choose()))
+        except DataError as error:
+            print(error, file=sys.stderr)
+            rows.append(row)
+    library.write(rows)
+    library.mined_tasks.cache_clear()
 
 
 def write_licences() -> None:
@@ -162,11 +175,14 @@ def _draw(task: library.MinedTask) -> bytes:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mined", type=Path, nargs="+", help="folders of `envsuite-swe mine`")
+    parser.add_argument("--texts", action="store_true", help="write all issue texts again")
     parser.add_argument("--sample", type=int, default=12)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     if args.mined:
         ship(args.mined)
+    if args.texts:
+        renew_texts()
     rounds = json.loads(YIELDS.read_text()).values()
     packages = [row for part in rounds for row in part["packages"]]
     partial = [sum(part["partial"].get(verdict, 0) for part in rounds) for verdict in ("True", "False")]

@@ -16,6 +16,7 @@ from baselines.configs import UpdateConfig
 from baselines.distributed import collectives, fsdp
 from baselines.networks.masters import MasterWeights
 from baselines.networks.model import Model
+from baselines.networks.tinker import TinkerModel
 from envsuite.errors import EnvsuiteError
 
 
@@ -71,6 +72,30 @@ class Optimiser:
         self.optimiser.load_state_dict(fsdp.sharded_moments(state, self.optimiser))
 
 
+class TinkerOptimiser(Optimiser):
+    """AdamW on Tinker's service; the torch optimiser holds its settings and steps nothing."""
+
+    def __init__(self, model: TinkerModel, optimiser: torch.optim.Optimizer, max_grad_norm: float, name: str) -> None:
+        super().__init__(model.actor_masters, optimiser, max_grad_norm, name)
+        self.model = model
+
+    def step(self) -> float:
+        """Takes one step with what was sent; returns the gradient's norm, NaN if the service does not
+        report it."""
+        check_finite(self.model.sent_norm, f"gradient of the {self.name}'s loss by log-probs")
+        settings = self.optimiser.param_groups[0]
+        first, second = settings["betas"]
+        metrics = self.model.step(
+            learning_rate=self.rate,
+            beta1=first,
+            beta2=second,
+            eps=settings["eps"],
+            weight_decay=settings["weight_decay"],
+            grad_clip_norm=self.max_grad_norm,
+        )
+        return metrics.get("unclipped_grad_l2:mean", math.nan)
+
+
 class Optimisers:
     """AdamW for the actor, Adam for the critic, and the KL coefficient."""
 
@@ -84,7 +109,11 @@ class Optimisers:
         actor = torch.optim.AdamW(
             model.actor_masters.masters, lr=config.learning_rate, weight_decay=config.weight_decay, **adam
         )
-        self.actor = Optimiser(model.actor_masters, actor, config.max_grad_norm, "policy")
+        self.actor = (
+            TinkerOptimiser(model, actor, config.max_grad_norm, "policy")
+            if isinstance(model, TinkerModel)
+            else Optimiser(model.actor_masters, actor, config.max_grad_norm, "policy")
+        )
         self.critic: Optimiser | None = None
         if model.critic is not None:
             weights = model.critic.masters

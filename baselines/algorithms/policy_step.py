@@ -7,6 +7,7 @@ gradients to the sum of the whole minibatch.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -206,7 +207,9 @@ def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
     skipped = bool(config.target_kl and sums["kl"] > config.target_kl)
     log["skipped"].append(float(skipped))
     if not skipped:
-        log["grad_norm"].append(inputs.optimisers.actor.step())
+        norm = inputs.optimisers.actor.step()
+        if not math.isnan(norm):  # Tinker may not report it
+            log["grad_norm"].append(norm)
 
 
 def _loss_shares(batch: Batch, parts: Sequence[Tensor], config: UpdateConfig) -> list[float]:

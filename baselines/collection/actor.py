@@ -19,6 +19,7 @@ from harness.waiting import Forwarding
 
 if TYPE_CHECKING:
     from baselines.collection.colocated import VLLMEngine
+    from baselines.collection.tinker import TinkerSampler
     from harness.policies.tokens import TokensPolicy
 
 
@@ -32,7 +33,7 @@ class Actor(Forwarding):
     update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`);
-    `engine` generates in this process in place of the model.
+    `engine` generates in place of the model: vLLM in this process, or Tinker's service.
     """
 
     name, advice_kind, deterministic = "actor", "", False
@@ -44,7 +45,7 @@ class Actor(Forwarding):
         prompting: Prompting,
         temperature: float,
         servers: dict[str, Any] | None = None,
-        engine: VLLMEngine | None = None,
+        engine: VLLMEngine | TinkerSampler | None = None,
     ) -> None:
         self.prompting, self.model, self._stopped = prompting, model, False
         model.lm.eval()

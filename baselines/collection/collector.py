@@ -19,9 +19,11 @@ from baselines.collection.rewards import adjusted
 from baselines.collection.sampler import GameSampler
 from baselines.collection.server_gap import server_gap
 from baselines.collection.servers import Servers
+from baselines.collection.tinker import TinkerSampler
 from baselines.distributed import collectives
 from baselines.networks.model import Model
 from baselines.networks.snapshot import Snapshot
+from baselines.networks.tinker import TinkerModel
 from baselines.recipe import Recipe
 from envsuite.errors import DataError
 from envsuite.types import StopReason
@@ -223,7 +225,8 @@ class Collector:
             self.engine = self.engine or VLLMEngine(self.recipe, self.model)
             self.engine.load(self.model)
         temperature = acting.temperature if temperature is None else temperature
-        return Actor(player or self.model, acting, self.recipe.prompting, temperature, options, self.engine)
+        engine = TinkerSampler(self.model) if isinstance(self.model, TinkerModel) else self.engine
+        return Actor(player or self.model, acting, self.recipe.prompting, temperature, options, engine)
 
     def _full_actor(self) -> contextlib.AbstractContextManager[None]:
         """Gathers the full actor for a local rollout; does nothing when servers generate."""
@@ -258,7 +261,10 @@ class Collector:
 
     def server_gap(self, actor: Actor, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
         """Returns for the log how far log-probs of servers or an engine are from the actor's; {} without either."""
-        if not self.recipe.generation.elsewhere or not any(turn.reply.ids for run in runs for turn in run.turns):
+        on_tinker = self.recipe.backend == "tinker" and temperature == 1.0  # it counts log-probs at no other one
+        if not (self.recipe.generation.elsewhere or on_tinker):
+            return {}
+        if not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
         return {"server_gap": server_gap(self.recipe, actor.model, runs, temperature)}
 

@@ -80,7 +80,7 @@ def _main(argv: Sequence[str] | None) -> int:
     console = cli.console(stderr=args.json)
     cli.import_modules(args.module)
     notices: list[str] = []
-    args.team = len(args.cook) and 1 + len(args.cook)
+    team = len(args.cook) and 1 + len(args.cook)
     args.model = list(dict.fromkeys(_with_cooks(name, args.cook) for name in args.model))
     for name in args.model:
         record_name(name)  # raises early if a file cannot be read
@@ -88,12 +88,12 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError(
             f"--base-url is the address of a model, and {', '.join(args.model)} needs none: remove the flag."
         )
-    plans = plan(run_request(args, args.model[0]), args.env, notices)
+    plans = plan(run_request(args, args.model[0]).replace(team=team), args.env, notices)
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
     how = execution(args)
     for config in _configs(plans, args.model):
-        check_team(config, args.team)
+        check_team(config, team)
     if args.dry_run:
         for config in _configs(plans, args.model):
             describe(config, args, console)

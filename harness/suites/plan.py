@@ -39,6 +39,10 @@ OWN_FIELDS = {
 """fields of a request that have flags of their own or belong to the harness"""
 
 
+NO_FLAGS = ("model", "knobs", "team", "explicit")
+"""fields of a request that are set by something else than the flag of that name"""
+
+
 @dataclass(frozen=True)
 class RunRequest:
     """Settings of one run, named as the flags of `envsuite-eval`. Together they decide what the run measures."""
@@ -128,11 +132,12 @@ def with_protocol(request: RunRequest, name: str) -> RunRequest:
     free = tuple(word for word, knob in by_word.items() if knob in (*needs, *fixed.get("free", [])))
     restricted = tuple(word for word in request.knobs if word not in free)
     changes: dict[str, object] = {}
+    flags = {"set", *(field.name for field in dataclasses.fields(request))}.difference(NO_FLAGS)
     for key, value in fixed.items():
         if key in suites.NOT_FLAGS:
             continue
         field = "knobs" if key == "set" else key
-        if not hasattr(request, field):
+        if key not in flags:
             raise UsageError(f"Suite {name!r} sets {key!r}, which is no flag of envsuite-eval.")
         current = restricted if key == "set" else getattr(request, field)
         expected = tuple(value) if key == "set" else value

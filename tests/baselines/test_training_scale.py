@@ -251,6 +251,19 @@ def test_what_a_pass_of_fine_tuning_holds_are_its_own_rows(folder):
     assert stored[1] == 32 * stored[0]  # two rows to learn from demonstrations, 64 from a batch of episodes
 
 
+@pytest.mark.parametrize(("history", "whole", "times"), [(0, True, 6), (-1, False, 6), (-1, True, 1)])
+def test_a_pass_over_a_whole_batch_holds_every_turn_that_is_a_row(folder, history, whole, times):
+    def activations(**changes):
+        prompting = {"grammar": "bare", "thinking": False, "history": history, "admissible": "none"}
+        table = recipe(folder, prompting=prompting, **{"config": {"whole": whole}, **changes})
+        return memory.estimate(recipes.parse(table))["activations"]
+
+    once = activations()
+    assert activations(max_turns=6) == activations(turns=6) == times * once
+    few = [activations(max_turns=turns, config={"whole": whole, "micro_rows": 2}) for turns in (0, 6)]
+    assert few[0] == few[1] == once / 4
+
+
 @pytest.mark.parametrize("path", sorted(recipes.SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_shipped_recipe_is_sound(path):
     from envsuite import registry

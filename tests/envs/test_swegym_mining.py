@@ -13,7 +13,7 @@ import pytest
 from envsuite import registry
 from envsuite.envs.swegym.generated.issues import Check
 from envsuite.envs.swegym.generated.tasks import Symptom
-from envsuite.envs.swegym.mined import issue, library, miner, verification
+from envsuite.envs.swegym.mined import issue, library, miner, rewriting, verification
 from envsuite.envs.swegym.mined.hunks import FileHunk, apply, split
 from envsuite.envs.swegym.mined.reduction import OutOfBudget, minimise
 from envsuite.envs.swegym.mined.releases import check_licence, obtain
@@ -102,6 +102,13 @@ def test_the_issue_states_got_and_expected_and_neither_names_the_function_nor_co
     assert "_spread" not in text
     assert "_spread" in record["hints_text"]
     assert not issue.copied_words(text, [NOTES])
+
+
+def test_a_rewritten_record_has_the_text_of_a_newly_mined_one_and_is_otherwise_unchanged(mined):
+    _, plan, journal = mined
+    (record,) = miner.records(journal.results)
+    outdated = {**record, "problem_statement": "Something fails.", "hints_text": ""}
+    assert rewriting.rewritten(outdated, "bwrap", plan.archives) == record
 
 
 def test_a_pair_without_a_repaired_test_has_a_line_with_the_reason(mined):
@@ -300,7 +307,8 @@ def test_of_a_long_test_only_the_statements_that_a_check_needs_are_shown():
 @pytest.mark.parametrize(
     ("error", "finding"),
     [
-        ("AssertionError: False is not true", "The condition does not hold."),
+        ("AssertionError: False is not true", "The condition is not met."),
+        ("AssertionError: False is not true : 3 is odd", "The condition is not met: `3 is odd`."),
         ("AssertionError: DeprecationWarning not triggered", "No `DeprecationWarning` is issued, but one should be."),
     ],
 )

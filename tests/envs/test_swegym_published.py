@@ -89,6 +89,19 @@ def test_a_change_without_use_leaves_the_failing_tests_failing_and_the_others_pa
         env.close()
 
 
+def test_a_preview_shows_what_a_reset_shows(tmp_path):
+    folder = little.instances(tmp_path / "records", [little.record("a__b-1"), little.record("a__b-2", fix="x + x")])
+    env = registry.build("SWEGym-records-v0", records=folder, sandbox=DRIVER)
+    try:
+        for seed in (0, 1):
+            preview, about = env.preview(seed)
+            text, info = env.reset(seed=seed)
+            assert preview == text
+            assert about == {name: info[name] for name in about}
+    finally:
+        env.close()
+
+
 def docker_works():
     need_driver("docker")
 

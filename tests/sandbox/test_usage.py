@@ -145,3 +145,13 @@ def test_a_crowd_of_processes_gives_way_and_a_few_do_not(session, play, processe
     gives_way = crowd or session.driver == "docker"  # there, all runs give way to their zygote
     niceness = int(result.stdout)
     assert niceness >= 15 if gives_way else niceness == os.nice(0)
+
+
+def test_a_crowd_goes_on_after_it_was_paused_for_a_look(session, play):
+    result, _ = play(
+        "import os, time\nends = []\nfor number in range(24):\n    ends.append(os.pipe())\n    if os.fork() == 0:\n"
+        "        end = time.monotonic() + 0.5\n        while time.monotonic() < end: pass\n"
+        "        os.write(ends[-1][1], bytes([number]))\n        os._exit(0)\n"
+        "print(sum(os.read(read, 1)[0] for read, _ in ends), flush=True)\nos._exit(0)"
+    )
+    assert (result.fate, result.stdout) == ("exited", b"276\n")

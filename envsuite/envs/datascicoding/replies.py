@@ -46,8 +46,13 @@ def is_marked(answer: str) -> bool:
 
 
 def cell(answer: str) -> str:
-    """Returns the code of an answer that `submitted` leaves to the interpreter: all its Python blocks."""
-    blocks = [] if _RUN.match(answer) else [text for _, info, text in _BLOCK.findall(answer) if _is_python(info)]
+    """Returns the code of an answer that `submitted` leaves to the interpreter: all its Python blocks.
+
+    A first line `# run` is left out, so that line numbers in tracebacks are those of the code.
+    """
+    if mark := _RUN.match(answer):
+        return answer[mark.end() :].removeprefix("\n")
+    blocks = [text for _, info, text in _BLOCK.findall(answer) if _is_python(info)]
     return "\n".join(blocks) if blocks else answer
 
 

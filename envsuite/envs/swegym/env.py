@@ -38,12 +38,11 @@ from envsuite.core import TextEnv
 from envsuite.envs.swegym import edits, instances, preflight
 from envsuite.envs.swegym.expert import plan
 from envsuite.envs.swegym.generated import issues, statement, suite, tasks
-from envsuite.envs.swegym.generated.statement import DETAILS
 from envsuite.envs.swegym.grading import refused, worth
+from envsuite.envs.swegym.knobs import KNOBS
 from envsuite.envs.swegym.larger import issue
-from envsuite.envs.swegym.larger.library import KINDS, kind_of
+from envsuite.envs.swegym.larger.library import kind_of
 from envsuite.envs.swegym.menu import LADDER, MINED_LADDER
-from envsuite.envs.swegym.mined.library import LEVELS
 from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.workspace import SHOWN, CommandReply, Workspace
@@ -51,7 +50,7 @@ from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits, Session, Spec
-from envsuite.types import Knob, Outcome, RewardMode, StopReason
+from envsuite.types import Outcome, RewardMode, StopReason
 
 RULES = """You are in a copy of a repository, in /testbed, with a problem to mend. Each turn you say one command. \
 It is a shell command (no network; it may take {seconds:g} seconds; the working directory is kept, variables and \
@@ -71,62 +70,11 @@ _RANDOM = ("ls", "git status --short", "git diff", "view .", "search 'def '", "s
 class SWEGym(TextEnv):
     """A repository that the player repairs with a shell. Rules: docs/envs/swegym.md."""
 
-    knobs = (
-        Knob("max_steps", 50, "commands until the repository is graded as it is", low=1),
-        Knob("records", "", "file of SWE-Gym or SWE-bench records, or folder of instances, instead of generated tasks"),
-        Knob("data_split", "", "split of a data set on the hub; default: train of SWE-Gym, test of SWE-bench"),
-        Knob(
-            "mined",
-            "",
-            "level of mined tasks, by the size of the patch, instead of generated tasks",
-            choices=("", *LEVELS, "all"),
-        ),
-        Knob("larger", (), "kinds of larger generated tasks, instead of those with small bugs", choices=KINDS),
-        Knob("published", False, "play published records only, those that `records` names"),
-        Knob("build", False, "docker: build a record's recipe into an image instead of mounting it", trusted_only=True),
-        Knob("instances", (), "only these instances, by id", trusted_only=False),
-        Knob("deny", (), "instances to exclude, by id, or a file of ids: broken or flaky ones"),
-        Knob("tasks", "", "folder of generated tasks, instead of the shipped ones"),
-        Knob("package", (), "packages of generated tasks, by name; none: all", trusted_only=False),
-        Knob("split", "test", "packages to use: packages are split, not their tasks", choices=("train", "test", "all")),
-        Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=4),
-        Knob("files", 0, "files that contain a bug; 0: any number", low=0, high=3),
-        Knob("hops", 1, "least number of functions from a failing test to the nearest bug", low=1, high=10),
-        Knob("size", 0, "largest number of lines of code of the package; 0: any", low=0),
-        Knob("statement", "symptom", "level of detail of the issue", choices=DETAILS),
-        Knob(
-            "wording",
-            0,
-            "version of the issue's text: 1 quotes whole statements and tells got and expected apart",
-            low=0,
-            high=1,
-        ),
-        Knob(
-            "tests",
-            "visible",
-            "the failing tests are in the agent's copy (visible) or not",
-            choices=("visible", "hidden"),
-        ),
-        Knob("dense", "f2p_gated", "definition of the dense reward", choices=("f2p_gated", "pass_ratio", "gated")),
-        Knob("pay", "end", "when the dense reward is paid", choices=("end", "turn")),
-        Knob("seconds", 0.0, "wall clock of an episode; 0: no limit", low=0.0, high=1e6),
-        Knob("tokens", 0, "tokens of all commands and observations, estimated at 4 bytes each; 0: no limit", low=0),
-        Knob("command_seconds", 60.0, "wall clock of one command", low=0.1, high=36_000.0, trusted_only=True),
-        Knob("grade_seconds", 600.0, "wall clock of one run of the tests", low=1.0, high=36_000.0, trusted_only=True),
-        Knob("characters", 10_000, "characters of a command's output to show", low=100, high=10_000_000),
-        Knob("memory_mb", 2048, "memory of a command", low=64, high=1_000_000, trusted_only=True),
-        Knob("disk_mb", 512, "disk of the repository and /tmp", low=16, high=1_000_000, trusted_only=True),
-        Knob(
-            "sandbox",
-            "auto",
-            "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.names(), *drivers.LATER),
-            trusted_only=True,
-        ),
-        Knob("warm", True, "start the next episode's sandbox during the present one"),
-    )
+    knobs = KNOBS
     ranges = dict.fromkeys(("dense", "resolved", "f2p_gated", "pass_ratio"), (0.0, 1.0))
-    levels, tools, isolate = LADDER, edits.TOOLS, True
+    levels = LADDER
+    tools = edits.TOOLS
+    isolate = True
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
@@ -173,7 +121,8 @@ class SWEGym(TextEnv):
         self._report = refused("no_patch")
         self._history: list[str] = []
         self._paid = 0.0
-        self._began, self._bytes = 0.0, 0
+        self._began = 0.0
+        self._bytes = 0
 
     # ---- the game --------------------------------------------------------------------------------------------------
 
@@ -184,9 +133,12 @@ class SWEGym(TextEnv):
         else:
             self.workspace.again()
         assert self._problem is not None
-        self._report, self._history, self._paid = refused("no_patch"), [], 0.0
+        self._report = refused("no_patch")
+        self._history = []
+        self._paid = 0.0
         self._graded: dict[str, bytes | None] = {}
-        self._began, self._bytes = time.monotonic(), 0
+        self._began = time.monotonic()
+        self._bytes = 0
         self.objective = self._problem.statement
         return self.objective
 
@@ -209,7 +161,8 @@ class SWEGym(TextEnv):
         if self._session is None or self._spec != spec:
             if self._session is not None:
                 self._session.close()
-            self._session, self._spec = drivers.open(spec, self.driver, spare=self.settings.warm), spec
+            self._session = drivers.open(spec, self.driver, spare=self.settings.warm)
+            self._spec = spec
         self._base = problem.tree()
         self.workspace = Workspace(self._session, self.limits, self.settings.characters, problem.variables())
         with problem.folder() as folder:
@@ -305,7 +258,8 @@ class SWEGym(TextEnv):
         try:
             changes = self.changes()
         except DataError:  # dangling links or too many files: the agent's own doing
-            self._report, self._graded = refused("unreadable"), {}
+            self._report = refused("unreadable")
+            self._graded = {}
             return
         if changes != self._graded:
             self._report = self._problem.judge(changes, self.settings.grade_seconds) if changes else refused("no_patch")
@@ -315,7 +269,8 @@ class SWEGym(TextEnv):
         """Returns the dense reward that is not yet paid."""
         assert self._problem is not None
         value = worth(self._report, self.settings.dense, bool(set(self._graded) & set(self._problem.gold_files)))
-        due, self._paid = value - self._paid, value
+        due = value - self._paid
+        self._paid = value
         return due
 
     def changes(self) -> dict[str, bytes | None]:

@@ -13,11 +13,13 @@ from typing import Any
 from . import wire
 from .attributes import AttributeGuard
 from .child import ERROR, OUTPUT, VALUE
-from .family import CROWD, descendants, give_way
+from .family import CROWD, descendants, give_way, paused
 from .usage import (
+    FOLDER_BYTES,
     ProcessMemory,
     UncollectedTime,
     folder_bytes,
+    free_entries,
     ignores_children,
     memory_bytes,
     processor_seconds,
@@ -97,6 +99,8 @@ class SandboxRun:
         listener = self.guard.listener if self.guard else -1
         next_look = time.monotonic() + TICK
         next_disk, next_check = next_look, deadline
+        allowed_bytes = limits["disk_mb"] * 1e6
+        entries = free_entries(self.folders)
         try:
             while True:
                 now = time.monotonic()
@@ -137,21 +141,21 @@ class SandboxRun:
                         self.excused = False
                         give_way(pids)
                     allowed_memory = limits["memory_mb"] * 1e6
-                    self.peak = max(
-                        self.peak, memory_bytes(pids, self.baseline, allowed_memory, max(deadline, looked + 1.0))
-                    )
+                    with paused(len(pids) > CROWD) as pids:
+                        self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
+                        lost = self.uncollected.look(pids) or any(map(ignores_children, pids))
                     if self.peak > allowed_memory:
                         return "memory"
-                    lost = self.uncollected.look(pids) or any(map(ignores_children, pids))
                     self.excused = self.excused and not lost
                     # Looking at many processes takes processor time, of which the run must get the most.
                     next_look = time.monotonic() + max(TICK, 4 * (time.process_time() - used))
                 looked, used = time.monotonic(), time.process_time()
-                if looked >= next_disk:
-                    allowed_bytes = limits["disk_mb"] * 1e6
-                    if self._disk_bytes(allowed_bytes) > allowed_bytes:
+                flood = (entries - free_entries(self.folders)) * FOLDER_BYTES > allowed_bytes / 2
+                if looked >= next_disk or flood:
+                    if self._disk_bytes(allowed_bytes, flood) > allowed_bytes:
                         return "disk"
                     next_disk = looked + max(10 * TICK, 4 * (time.process_time() - used))
+                    entries = free_entries(self.folders)
         finally:
             os.close(handle)
 
@@ -173,9 +177,13 @@ class SandboxRun:
         began, queued, used = start
         return self._seconds_since(began, queued) >= seconds or processor_seconds(descendants()) - used >= seconds
 
-    def _disk_bytes(self, stop: float) -> float:
-        total = sum(folder_bytes(folder, stop) for folder in self.folders)
-        return total + unlinked_bytes(descendants(), self.folders) if self.folders and total <= stop else total
+    def _disk_bytes(self, stop: float, flood: bool) -> float:
+        """Returns the disk space of the run [bytes]; stops counting above `stop`. `flood`: files are being created."""
+        if not self.folders:
+            return 0.0
+        with paused(flood or len(descendants()) > CROWD) as pids:
+            total = sum(folder_bytes(folder, stop) for folder in self.folders)
+            return total if total > stop else total + unlinked_bytes(pids, self.folders)
 
     def _send(self, data: memoryview) -> int:
         """Writes a part of a message to the child; a child that has closed its end counts as one that reads all."""

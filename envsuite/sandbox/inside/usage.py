@@ -6,7 +6,6 @@ import errno
 import math
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -49,20 +48,19 @@ _DELETED = " (deleted)"
 _SIZES = ("RssAnon", "RssShmem", "VmSwap", "VmSize")
 
 
-def memory_bytes(pids: Iterable[int], baseline: ProcessMemory, limit: float, end: float = math.inf) -> float:
+def memory_bytes(pids: Iterable[int], baseline: ProcessMemory, limit: float) -> float:
     """Returns the memory of a run's processes beyond `baseline`, which all of them share with the zygote [bytes].
 
     The exact figure takes longer to find, so it is looked up only if the quick one could hide more than `limit`: if
     several processes have replaced what they shared with the zygote, or keep shared memory that none of them has in its
-    page tables. One process cannot do so, because its address space is limited. After the time `end` no further process
-    is read for the exact figure: a process that forks all the time keeps its readers waiting.
+    page tables. One process cannot do so, because its address space is limited.
     """
     parts = {pid: memory_of(pid) for pid in pids}
     resident = sum(max(0, part.resident - baseline.resident) for part in parts.values())
     if len(parts) < 2 or resident > limit:
         return resident
     if sum(part.resident for part in parts.values()) - baseline.resident > limit:
-        divided = sum(_divided_bytes(pid) for pid in parts if time.monotonic() < end)
+        divided = sum(map(_divided_bytes, parts))
         resident = max(resident, divided - baseline.resident)
     if sum(max(0, part.address_space - baseline.address_space) for part in parts.values()) > limit:
         resident += max(0, _shared_bytes(parts) - sum(part.shared for part in parts.values()))
@@ -208,7 +206,8 @@ def processor_seconds(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-ENTRY_BYTES = 4096  # counted at least for every file and folder: a flood of empty ones takes room and time, too
+FILE_BYTES = 4096  # counted at least for every file: a flood of empty ones takes room and time, too
+FOLDER_BYTES = 4 * FILE_BYTES  # counted for every folder: removing an empty one takes some disks milliseconds
 
 
 def folder_bytes(folder: str, stop: float = math.inf) -> float:
@@ -223,15 +222,22 @@ def folder_bytes(folder: str, stop: float = math.inf) -> float:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
+                    least = FILE_BYTES
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                    total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
+                        least = FOLDER_BYTES
+                    total += max(least, entry.stat(follow_symlinks=False).st_blocks * 512)
                     if total > stop:
                         break
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 return math.inf
     return total
+
+
+def free_entries(folders: Iterable[str]) -> int:
+    """Returns how many more files and folders the disks of `folders` can hold, which takes no time to find."""
+    return sum(os.statvfs(folder).f_ffree for folder in folders)
 
 
 def unlinked_bytes(pids: Iterable[int], folders: Iterable[str]) -> float:

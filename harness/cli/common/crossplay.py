@@ -49,7 +49,6 @@ def run(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     players = list(dict.fromkeys(args.model))
-    args.team = 0
     request = run_request(args, "random")
     tasks = plan(request, [args.env])
     if len(tasks) != 1:

@@ -17,7 +17,7 @@ from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.prompting.prompting import ADMISSIBLE
 from harness.prompting.rewording import WORDINGS
-from harness.suites.plan import RunRequest
+from harness.suites.plan import NO_FLAGS, RunRequest
 
 TRUSTED_HELP = (
     "a knob that names files or chooses the sandbox: replays take such values from you, never from the file, and use a "
@@ -245,7 +245,7 @@ def _temperature(text: str) -> float | None:
 
 def run_request(args: argparse.Namespace, model: str) -> RunRequest:
     """Returns what the flags say about a run of `model`."""
-    names = [field.name for field in dataclasses.fields(RunRequest) if field.name not in ("model", "knobs", "explicit")]
+    names = [field.name for field in dataclasses.fields(RunRequest) if field.name not in NO_FLAGS]
     values = {name: getattr(args, name) for name in names if hasattr(args, name)}
     explicit = frozenset("knobs" if name == "set" else name for name in getattr(args, "explicit", ()))
     return RunRequest(model, tuple(args.set), **values, explicit=explicit)

@@ -152,7 +152,7 @@ def test_an_answer_says_whether_it_explores_or_submits(answer, program):
 
 def test_all_python_blocks_of_an_answer_run_in_the_interpreter():
     assert cell("First\n```python\na = 1\n```\nthen\n```py\na\n```") == "a = 1\n\na\n"
-    assert cell("# run\na") == "# run\na"
+    assert cell("# run\na = 1\nb") == "a = 1\nb"  # as typed or sent by the tool: line 2 is line 2 of the code
 
 
 def test_both_actions_are_tools_and_commands_turn_back_into_calls():

@@ -39,7 +39,7 @@ MOST = 0.8
 """share of its tests that must pass; the others are left out"""
 FEW = 30
 SYMPTOMS = 3
-_SYMPTOM_CHARACTERS = 600
+SYMPTOM_CHARACTERS = 600
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
@@ -300,7 +300,9 @@ def _check_needs(pool: Pool, base: Baseline, mutants: Sequence[_Mutant]) -> None
             mutant.decision = "a bug is not needed"
 
 
-def symptoms_of(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
+def symptoms_of(
+    tests: Iterable[str], failures: dict[str, str], characters: int = SYMPTOM_CHARACTERS
+) -> tuple[Symptom, ...]:
     """Returns the errors of up to three failing tests, one per test function if there are enough."""
     by_function: dict[str, str] = {}
     failing = sorted(tests)
@@ -308,17 +310,17 @@ def symptoms_of(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom
         if test in failures:
             by_function.setdefault(test.partition("[")[0], test)
     chosen = [*by_function.values(), *(test for test in failing if test not in by_function.values())][:SYMPTOMS]
-    return tuple(symptom_of(test, failures.get(test, "")) for test in chosen)
+    return tuple(symptom_of(test, failures.get(test, ""), characters) for test in chosen)
 
 
 def _first_symptoms(_: Sequence[Site], failing: frozenset[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
     return symptoms_of(failing, failures)
 
 
-def symptom_of(test: str, failure: str) -> Symptom:
+def symptom_of(test: str, failure: str, characters: int = SYMPTOM_CHARACTERS) -> Symptom:
     """Returns the error of a failing test from pytest's explanation."""
     errors = [line[1:].strip() for line in failure.splitlines() if line.startswith("E ")]
-    error = _ADDRESS.sub("0x...", "\n".join(errors))[:_SYMPTOM_CHARACTERS]
+    error = _ADDRESS.sub("0x...", "\n".join(errors))[:characters]
     return Symptom(test, _test_line(failure, test)[:200], error)
 
 

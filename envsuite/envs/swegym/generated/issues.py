@@ -86,9 +86,14 @@ def explain(task: GeneratedTask, symptom: Symptom) -> Check:
     return explain_failure(files, tests, symptom)
 
 
-def explain_failure(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) -> Check:
-    """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code."""
-    statement, node = _statement(files, tests, symptom)
+def explain_failure(
+    files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, whole: bool = False, line: int = 0
+) -> Check:
+    """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code.
+
+    `whole`: pytest did not shorten the values; `line`: number of the symptom's line of code, if it is known.
+    """
+    statement, node = statement_of(files, tests, symptom, line)
     case = symptom.test.partition("[")[2].removesuffix("]")
     if statement and case and _SPOKEN.search(case):
         statement = f"# parameters: {case}\n{statement}"
@@ -100,18 +105,18 @@ def explain_failure(files: Mapping[str, str], tests: Sequence[str], symptom: Sym
     if first != "AssertionError" and _RAISED.match(first):
         quotable = "..." not in first and len(first) <= _MESSAGE
         return Check(statement, f"It raises `{first if quotable else first.partition(':')[0]}`.")
-    return _compared(statement, node, first)
+    return _compared(statement, node, first, whole)
 
 
-def _compared(statement: str, node: ast.stmt | None, first: str) -> Check:
+def _compared(statement: str, node: ast.stmt | None, first: str, whole: bool = False) -> Check:
     """Explains a comparison that is false."""
-    operands = _operands(node)
+    operands = operands_of(node)
     values = _values(first)
     if operands is None or values is None:
         quotable = first not in ("", "assert False", "AssertionError") and "..." not in first and len(first) <= _MESSAGE
         return Check(statement, f"The check is false: `{first.removeprefix('assert ')}`." if quotable else FALSE)
     left, right = values
-    if "..." in left + right:  # pytest shortened them
+    if not whole and "..." in left + right:  # pytest shortened them
         return Check(statement, "The two sides are not equal.")
     if left == right:
         return Check(statement, f"Both sides print as `{left}`, and they are not equal.")
@@ -148,7 +153,7 @@ def _wanted(node: ast.expr) -> bool:
     return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and bool(_WANTED.search(ast.unparse(node)))
 
 
-def _operands(node: ast.stmt | None) -> tuple[ast.expr, ast.expr] | None:
+def operands_of(node: ast.stmt | None) -> tuple[ast.expr, ast.expr] | None:
     """Returns the sides of `assert a == b` or `self.assertEqual(a, b)`; None for anything else."""
     test = node.test if isinstance(node, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
@@ -213,7 +218,9 @@ def _parsed(text: str) -> _Source:
     return _Source(text.splitlines(), functions, [node for node in nodes if isinstance(node, ast.stmt)])
 
 
-def _statement(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) -> tuple[str, ast.stmt | None]:
+def statement_of(
+    files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, line: int = 0
+) -> tuple[str, ast.stmt | None]:
     """Returns source and syntax tree of the statement that starts with the symptom's line of code.
 
     Without such a line, for example if a test of a base class failed, the source is the test's body.
@@ -230,7 +237,8 @@ def _statement(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom)
         starting = [node for node in statements if lines[node.lineno - 1].strip().startswith(symptom.code)]
         inside = [node for node in starting if any(_contains(function, node) for function in own)]
         if starting:
-            node = (inside or starting)[0]
+            at_line = [node for node in starting if node.lineno <= line <= (node.end_lineno or 0)]
+            node = (at_line[-1:] or inside or starting)[0]
             return _source(lines, node, symptom.code), node
     return symptom.code, None
 

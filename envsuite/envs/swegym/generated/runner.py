@@ -30,8 +30,9 @@ FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/
 # These take time in every test and affect no result: nobody reads logs and unraised errors here.
 FLAGS += ["-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception"]
 NOWHERE = ".nowhere"
-TEXT = 2000
-"""characters recorded of a failure"""
+TEXT, WHOLE_TEXT = 2000, 40_000
+"""characters recorded of a failure, and of one with whole values"""
+WHOLE = ["-o", "verbosity_assertions=2"]
 _SLOW = (
     "unittest.mock",
     "asyncio",
@@ -53,8 +54,9 @@ def warm_up() -> None:
 class Reporter:
     """Collects one status per test, by exact id."""
 
-    def __init__(self, only: list[str] | None) -> None:
+    def __init__(self, only: list[str] | None, characters: int = TEXT) -> None:
         self.only = None if only is None else set(only)
+        self.characters = characters
         self.statuses: dict[str, str] = {}
         self.failures: dict[str, str] = {}
         self.uncollected: dict[str, str] = {}
@@ -68,7 +70,7 @@ class Reporter:
         test, before = report.nodeid, self.statuses.get(report.nodeid)
         if report.failed:
             self.statuses[test] = "FAILED" if report.when == "call" else "ERROR"
-            self.failures[test] = report.longreprtext[-TEXT:]
+            self.failures[test] = report.longreprtext[-self.characters :]
         elif report.skipped:
             self.statuses[test] = "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED"
         elif report.when == "call" and before is None:
@@ -136,7 +138,7 @@ def write_files(files: dict[str, str], root: str) -> None:
 
 def handle(payload: bytes) -> bytes:
     """Runs one job: `files` (path -> text), `path` (for imports), `tests` (files, folders), `only`
-    (ids), `explain`, `trace`.
+    (ids), `explain`, `whole` (failures with whole values), `trace`.
 
     With `variants` the job is a batch: see `TestBatch`.
     """
@@ -146,7 +148,7 @@ def handle(payload: bytes) -> bytes:
     os.chdir(root)
     sys.path[:0] = dict.fromkeys([os.path.normpath(os.path.join(root, job["path"])), root])
     os.environ.update(PYTHONPATH=os.pathsep.join(sys.path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    reporter = Reporter(job.get("only"))
+    reporter = Reporter(job.get("only"), WHOLE_TEXT if job.get("whole") else TEXT)
     seal = module_of(job["seal"], "seal").Seal(reporter.tampered, Reporter)
     plugins: list[Any] = [reporter, seal]
     tests = job["tests"]
@@ -163,6 +165,7 @@ def handle(payload: bytes) -> bytes:
         tests = [NOWHERE]
         os.mkdir(NOWHERE)
     flags = ["--tb=short"] if job.get("explain") else ["--tb=no", "--assert=plain"]
+    flags += WHOLE if job.get("whole") else []
     code = pytest.main([*FLAGS, *flags, f"--rootdir={root}", f"--confcutdir={root}", *tests], plugins=plugins)
     if batch is not None and batch.pipe is None:
         return json.dumps(batch.answers).encode()

@@ -59,9 +59,11 @@ def run(
     explain: bool = False,
     trace: bool = False,
     plan: forked.PhasePlan | None = None,
+    whole: bool = False,
 ) -> SuiteRun:
     """Runs the tests `only` (None: all) of the tree `files`, and the phases of `plan` in forks.
 
+    `explain` keeps the failures, with `whole` values.
     Raises EngineFailure if the sandbox fails.
     """
     job = {
@@ -72,6 +74,7 @@ def run(
         "tests": _test_files(chosen, only),
         "only": None if only is None else list(only),
         "explain": explain,
+        "whole": whole,
         "trace": trace,
         **({"plugin": forked.plugin(), "phases": plan.phases} if plan is not None else {}),
     }

@@ -1,10 +1,10 @@
 """Issue texts of mined instances, in our own words: what fails, what it gives and what is expected.
 
-The text is written from the failing tests (`issues.explain_failure`) and from facts of the new
-release's changelog: whether the authors call the change a fix, an addition or a change of
-behaviour, and the technical terms of the entry. No sentence of the changelog is copied
-(`copied_words` finds such copies), and no function or class that the patch changes is named unless the
-check itself calls it. `hints` names all of these; only the most detailed statement shows it.
+The sources of a text are the failing tests (`findings.explain`) and facts from the new release's
+changelog: whether its authors list a fix, an addition or a change of behaviour, and the technical
+terms of the entry. A text copies no sentence of the changelog (`copied_words` finds copies). It names
+a function or class that the patch changes only if the check itself calls it. `hints` names all of
+them, and only the most detailed statement shows the hints.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from envsuite.envs.swegym.generated.issues import LISTED, Check, explain_failure
+from envsuite.envs.swegym.generated.issues import LISTED, Check
 from envsuite.envs.swegym.generated.tasks import Symptom
 from envsuite.envs.swegym.mined.excerpt import excerpt_of, parameters_of
+from envsuite.envs.swegym.mined.findings import TracedSymptom, explain
 from envsuite.envs.swegym.mined.hunks import FileHunk, split_lines
 
 SHOWN = 2
@@ -30,7 +31,7 @@ _KINDS = {
     "change": "a change of behaviour",
 }
 _NO_WARNING = re.compile(r"It raises `(?:AssertionError: )?(\w+) not triggered.*`\.", re.DOTALL)
-_CONDITION = re.compile(r"The check is false: `(?:False is not true|True is not false)`\.")
+_CONDITION = re.compile(r"The check is false: `(?:False is not true|True is not false)(?: : (.*))?`\.", re.DOTALL)
 _MISSING = re.compile(r"has no attribute|unexpected keyword|cannot import|positional argument|is not defined")
 """errors of tests for functions and parameters that the old release does not have"""
 _MISSING_ERROR = "No error is raised, and one is due."
@@ -40,13 +41,15 @@ _WORDS = {
     "change": r"chang\w*|deprecat\w*|remov\w*|renam\w*|drop\w*|instead|default\w*|switch\w*",
 }
 _RAISED = re.compile(r"The check is false: `(\w+(?:\.\w+)*\.[A-Z]\w*(?:: .*)?)`\.", re.DOTALL)
+_NO_TERM = re.compile(r"#?\d+|[\w.,']+(?: +[\w.,']+)+|\W+|(?:e\.g|i\.e)\.?")
+"""numbers of issues, names of people and other words between backquotes, abbreviations"""
+_CUT = re.compile(r"\s{2}|^\W*\s|[<(]$")
+"""text between the end of a term and the start of the next one"""
 _TERM = re.compile(r"``?([^`\n]{2,40})``?|\b([A-Za-z]\w*(?:[._]\w+)+|[a-z]+[A-Z]\w+|[A-Z]{2,}[0-9]*)\b")
 
 
 def changed_names(old: Mapping[str, str], hunks: Iterable[FileHunk]) -> set[str]:
-    """Returns the names of the functions and classes in whose code the old lines of `hunks` are, and of
-    those that the hunks add.
-    """
+    """Returns the names of the functions and classes whose old lines `hunks` change or that `hunks` add."""
     names: set[str] = set()
     for hunk in hunks:
         names |= set(re.findall(r"^\s*(?:async def|def|class)\s+(\w+)", "".join(hunk.lines), re.MULTILINE))
@@ -64,11 +67,9 @@ def changed_names(old: Mapping[str, str], hunks: Iterable[FileHunk]) -> set[str]
 
 
 def checks(files: Mapping[str, str], tests: Sequence[str], symptoms: Sequence[Symptom], names: set[str]) -> list[Check]:
-    """Returns the checks that a text shows: complete ones, and first those that name no changed function."""
-    explained = list(
-        dict.fromkeys(with_setup(files, symptom, explain_failure(files, tests, symptom)) for symptom in symptoms)
-    )
-    complete = [_with_raised(check) for check in explained if check.statement]
+    """Returns the checks that a text shows. Checks that name no changed function come first."""
+    explained = list(dict.fromkeys(with_setup(files, symptom, explain(files, tests, symptom)) for symptom in symptoms))
+    complete = [_in_plain_words(check) for check in explained if check.statement]
 
     def named(check: Check) -> int:
         return len(names & set(re.findall(r"\w+", check.statement)))
@@ -76,33 +77,34 @@ def checks(files: Mapping[str, str], tests: Sequence[str], symptoms: Sequence[Sy
     return sorted(complete, key=lambda check: (named(check), len(check.statement) > 600))[:SHOWN]
 
 
-def _with_raised(check: Check) -> Check:
-    """Returns a check with a finding in plain words: errors with names of their own, and unittest's messages."""
+def _in_plain_words(check: Check) -> Check:
+    """Returns a check whose finding explains unittest's messages and errors that a package defines."""
     finding = check.finding
     if raised := _RAISED.fullmatch(finding):
         finding = f"It raises `{raised[1]}`."
     elif warning := _NO_WARNING.fullmatch(finding):
         finding = f"No `{warning[1]}` is issued, but one should be."
-    elif _CONDITION.fullmatch(finding):
-        finding = "The condition does not hold."
+    elif condition := _CONDITION.fullmatch(finding):
+        finding = f"The condition is not met: `{condition[1]}`." if condition[1] else "The condition is not met."
     elif finding == _MISSING_ERROR:
         finding = "No error is raised, but one should be."
     return replace(check, finding=finding)
 
 
 def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Check:
-    """Returns a check with the statements of its test that come before it, because the agent has no such test.
+    """Returns a check with the statements of its test that precede it: the agent does not have the test.
 
-    Of a test that fails for a missing function or parameter, all statements are shown: they are its specification.
-    A check stays as it is if its test is not found, or if these statements are long. Its statement becomes '' if
-    the values of the test's parameters or the specification are not known.
+    If a function or parameter is missing, the check shows the whole test, which is its specification.
+    A check stays as it is if its test is not in `files`, or if the statements are long. Its statement becomes ''
+    if the values of the test's parameters or the specification are not known.
     """
     text = files.get(symptom.test.partition("::")[0], "")
     parameters = parameters_of(text, symptom.test)
     if parameters is None:
         return replace(check, statement="")
     missing = _MISSING.search(symptom.error)
-    excerpt = excerpt_of(text, symptom.test, symptom.code, whole=bool(missing))
+    line = symptom.line if isinstance(symptom, TracedSymptom) else 0
+    excerpt = excerpt_of(text, symptom.test, symptom.code, whole=bool(missing), number=line)
     if missing and not excerpt:
         return replace(check, statement="")
     return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check
@@ -118,9 +120,9 @@ def relevant_note(notes: Sequence[str], names: set[str], tests: Sequence[str], p
     words -= {"test", "tests", "py", "the", "with", "and", "for", "of", "in", "to", "is", "a"}
     scored = []
     for number, note in enumerate(notes):
-        found = {word.lower() for word in _parts(note)}
+        in_note = {word.lower() for word in _parts(note)}
         direct = sum(2 for name in names if re.search(rf"\b{re.escape(name)}\b", note))
-        scored.append((direct + len(words & found), -number, note))
+        scored.append((direct + len(words & in_note), -number, note))
     best = max(scored, default=(0, 0, ""))
     return best[2] if best[0] >= 2 else ""
 
@@ -137,20 +139,25 @@ def kind_of(note: str) -> str:
 
 
 def terms_of(note: str, avoid: set[str]) -> list[str]:
-    """Returns technical terms of an entry: code, and words that are spelled like code, without names in `avoid`."""
+    """Returns technical terms of an entry: code, and words that are spelled like code.
+
+    Leaves out names in `avoid`, numbers of issues, and text between two terms.
+    """
     terms = []
     note = re.sub(r"https?://\S+|\bwww\.\S+|`[^`]*`_+", " ", note)  # addresses, links to authors
     for code, word in _TERM.findall(note):
         term = (code or word).strip()
-        if term and not avoid & set(re.findall(r"\w+", term)) and not term.startswith(("http", "#", "@")):
+        if not term or term.startswith(("http", "#", "@", "(")) or _NO_TERM.fullmatch(term) or _CUT.search(term):
+            continue
+        if not avoid & set(re.findall(r"\w+", term)):
             terms.append(term)
     return list(dict.fromkeys(terms))[:_TERMS]
 
 
-def statement(title: str, shown: Sequence[Check], note: str, names: set[str]) -> str:
+def statement(title: str, quoted: Sequence[Check], note: str, names: set[str]) -> str:
     """Returns the text of an issue."""
-    parts = [f"{title} {_summary(shown[0].finding)}"]
-    parts += ["This check fails:\n\n" + check.text() for check in shown]
+    parts = [f"{title} {_summary(quoted[0].finding)}"]
+    parts += ["This check fails:\n\n" + check.text() for check in quoted]
     kind = _KINDS.get(kind_of(note), "")
     terms = terms_of(note, names)
     if kind:
@@ -167,7 +174,9 @@ def _summary(finding: str) -> str:
         return "does not work in the following case: it raises an error."
     if finding.startswith("No error "):
         return "does not reject input that it should reject."
-    if finding.startswith("Got: "):
+    if finding.startswith("The error has another message."):
+        return "does not give the right error message in the following case."
+    if finding.startswith(("Got: ", "`")):
         return "does not return the right value in the following case."
     return "does not behave as it should in the following case."
 

@@ -21,7 +21,7 @@ LEVELS = ("easy", "medium", "hard")
 EASY_LINES, MEDIUM_LINES = 6, 30
 """changed lines of a patch of one file, at most"""
 TEST_SHARE = 3
-"""one package of so many belongs to the test split"""
+"""one package in TEST_SHARE belongs to the test split"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,11 @@ class MinedTask:
         if detail == "nothing":
             return self.record.problem_statement.partition("\n\n")[0]
         return self.record.problem_statement
+
+
+def new_version(record: records.Record) -> str:
+    """Returns the version of the release that contains the gold patch, from the instance's id."""
+    return record.instance_id.removeprefix(f"pypi__{record.repo.partition('/')[2]}-").rpartition("-")[0]
 
 
 def level_of(files: int, lines: int) -> str:

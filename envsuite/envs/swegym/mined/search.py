@@ -10,14 +10,12 @@ on both releases. Other repaired tests that pass with the same hunks belong to t
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from envsuite.envs.swegym.generated import suite
-from envsuite.envs.swegym.generated.generator import symptoms_of
-from envsuite.envs.swegym.generated.tasks import Symptom
+from envsuite.envs.swegym.mined.findings import TracedSymptom, traced
 from envsuite.envs.swegym.mined.hunks import FileHunk, apply, new_lines
 from envsuite.envs.swegym.mined.reduction import OutOfBudget, minimise
 from envsuite.envs.swegym.mined.releases import Hopeless, ReleasePair
@@ -51,7 +49,7 @@ class BugCandidate:
     pair: ReleasePair
     hunks: tuple[FileHunk, ...]
     repaired: tuple[str, ...]
-    symptoms: tuple[Symptom, ...]
+    symptoms: tuple[TracedSymptom, ...]
     stable: tuple[str, ...]
     """tests that pass on both releases, and with the hunks"""
 
@@ -101,7 +99,7 @@ class Search:
                 continue
             used |= set(hunks)
             yielded, misses = yielded + 1, 0
-            yield BugCandidate(self.pair, hunks, tuple(repaired), self._symptoms(repaired), tuple(sorted(self.stable)))
+            yield BugCandidate(self.pair, hunks, tuple(repaired), self.symptoms(repaired), tuple(sorted(self.stable)))
 
     def _run(
         self,
@@ -121,7 +119,7 @@ class Search:
             else:
                 files[path] = text
         package = replace(self.pair.new.package, tests=tuple(modules)) if modules else self.pair.new.package
-        return suite.run(self.pools[number], package, files, only, self.seconds, explain, trace)
+        return suite.run(self.pools[number], package, files, only, self.seconds, explain, trace, whole=explain)
 
     def _compare(self) -> None:
         """Finds the repaired tests. Raises DataError with the reason if there are none.
@@ -210,21 +208,10 @@ class Search:
         sets = [[hunk for hunk in self.pair.hunks if touched(hunk, names)] for names in ({*tests}, {*tests, ""})]
         return [hunks for hunks in sets if hunks and len(hunks) < len(self.pair.hunks)]
 
-    def _symptoms(self, repaired: Sequence[str]) -> tuple[Symptom, ...]:
+    def symptoms(self, repaired: Sequence[str]) -> tuple[TracedSymptom, ...]:
+        """Returns the errors of repaired tests on the old code."""
         run = self._run([], repaired[:_EXPLAINED], explain=True)
-        symptoms = symptoms_of(repaired[:_EXPLAINED], run.failures)
-        return tuple(
-            replace(symptom, code=_own_line(run.failures.get(symptom.test, ""), symptom)) for symptom in symptoms
-        )
-
-
-def _own_line(failure: str, symptom: Symptom) -> str:
-    """Returns the traceback's first line in the test itself, not in a helper of it."""
-    path, lines = symptom.test.partition("::")[0], failure.splitlines()
-    for number, line in enumerate(lines[:-1]):
-        if re.match(rf"{re.escape(path)}:\d+: in test", line) and lines[number + 1].startswith("    "):
-            return lines[number + 1].strip()[:200]
-    return symptom.code
+        return traced(repaired[:_EXPLAINED], run.failures)
 
 
 def _cause(run: suite.SuiteRun) -> str:

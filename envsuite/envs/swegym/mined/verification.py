@@ -39,7 +39,7 @@ MOST_IDS = 40_000
 
 
 class CandidateRejected(Exception):
-    """The candidate is no instance; the message is the name of the reason."""
+    """The candidate cannot become an instance; the message names the reason."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def verify(candidate: BugCandidate, driver: str) -> Verified:
     problem = PublishedProblem(draft, recipe, driver)
     try:
         record = _graded(draft, problem, candidate)
-        text, hints = _texts(candidate)
+        text, hints = texts_of(candidate)
         extra = {
             "recipe": recipe,
             "licence": package.licence,
@@ -197,18 +197,18 @@ def _grade(problem: PublishedProblem, changes: Changes, useless: bool = False) -
     return PARSERS[problem.row.parser](between_markers(problem.test_log[0]) or "")
 
 
-def _texts(candidate: BugCandidate) -> tuple[str, str]:
+def texts_of(candidate: BugCandidate) -> tuple[str, str]:
     """Returns the issue's text and its hints. Raises CandidateRejected for a text that states nothing or copies."""
     pair = candidate.pair
     names = issue.changed_names(pair.old.code, candidate.hunks)
     tests = [path for path in pair.new.tests if path.endswith(".py")]
-    shown = issue.checks(pair.base, tests, candidate.symptoms, names)
-    if not shown:
+    quoted = issue.checks(pair.base, tests, candidate.symptoms, names)
+    if not quoted:
         raise CandidateRejected("no failing check can be quoted")
     notes = pair.notes()
     paths = sorted(candidate.changes)
     note = issue.relevant_note(notes, names, candidate.repaired, paths)
-    text = issue.statement(pair.old.package.title, shown, note, names)
+    text = issue.statement(pair.old.package.title, quoted, note, names)
     if issue.copied_words(text, notes):
         raise CandidateRejected("the issue's text repeats the changelog")
     return text, issue.hints(candidate.repaired, paths, names)

@@ -1,0 +1,61 @@
+"""Settings that a run with `backend = "tinker"` may have.
+
+Tinker trains LoRA adapters on its own machines and returns log-probs, so that a recipe may use every loss
+that is a function of the log-probs of sampled tokens at temperature 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from baselines.configs.model import ModelConfig
+from envsuite.errors import UsageError
+
+LAYERS = ("attn", "mlp", "unembed")
+"""Groups of layers that Tinker can adapt, as names in `model.lora_targets`."""
+
+UNSUPPORTED: dict[str, tuple[Any, str]] = {
+    "model.lora_alpha": (ModelConfig.lora_alpha, "the service sets it"),
+    "model.device": ("auto", "the service computes"),
+    "model.dtype": ("auto", "the service sets it"),
+    "model.attention": ("sdpa", "the service sets it"),
+    "model.compile": ("", "the service computes"),
+    "model.packing": (False, "the service computes"),
+    "model.gradient_checkpointing": (False, "the service computes"),
+    "acting.choose": ("free", "the service samples text"),
+    "acting.temperature": (1.0, "its log-probs are at temperature 1"),
+    "config.entropy_coef": (0.0, "it returns no entropies"),
+    "config.target_kl": (0.0, "a gradient that was sent cannot be taken back"),
+    "generation.base_url": ("", "the service samples"),
+    "generation.engine": ("", "the service samples"),
+    "async_level": (0, "rollout and update take turns"),
+    "fsdp": (False, "the service shards"),
+    "sft.episodes": (0, "it learns from episodes alone"),
+    "sft.file": ("", "it learns from episodes alone"),
+}
+"""The only value of a setting that can be expressed, and why."""
+
+
+def validate(recipe: Any) -> None:
+    """Raises UsageError for settings that Tinker's API cannot express."""
+    if recipe.config.needs_critic or not recipe.trains_policy:
+        what = "needs a critic" if recipe.config.needs_critic else "plays no games"
+        raise UsageError(
+            f"backend = 'tinker' trains a policy by the log-probs of its tokens, and {recipe.algorithm} {what}: use "
+            "grpo, rloo, gigpo, hgpo, graphgpo or gagpo."
+        )
+    for key, (only, why) in UNSUPPORTED.items():
+        value = recipe
+        for name in key.split("."):
+            value = getattr(value, name)
+        if value != only:
+            raise UsageError(
+                f"{key} = {value!r} cannot be combined with backend = 'tinker' ({why}): leave it at {only!r}."
+            )
+    if not recipe.model.lora_rank:
+        raise UsageError("backend = 'tinker' trains LoRA adapters, and model.lora_rank is 0: set it (32).")
+    if not set(recipe.model.lora_targets) <= set(LAYERS):
+        raise UsageError(
+            f"model.lora_targets cannot be {list(recipe.model.lora_targets)} with backend = 'tinker', which adapts "
+            f"groups of layers: set it to {list(LAYERS)} or to some of them."
+        )

@@ -1,0 +1,64 @@
+"""The knobs of SWE-Gym's environment: instances, issue and tests, rewards, limits, sandbox."""
+
+from __future__ import annotations
+
+from envsuite.envs.swegym.generated.statement import DETAILS
+from envsuite.envs.swegym.larger.library import KINDS
+from envsuite.envs.swegym.mined.library import LEVELS
+from envsuite.sandbox import drivers
+from envsuite.types import Knob
+
+KNOBS = (
+    Knob("max_steps", 50, "commands until the repository is graded as it is", low=1),
+    Knob("records", "", "file of SWE-Gym or SWE-bench records, or folder of instances, instead of generated tasks"),
+    Knob("data_split", "", "split of a data set on the hub; default: train of SWE-Gym, test of SWE-bench"),
+    Knob(
+        "mined",
+        "",
+        "level of mined tasks, by the size of the patch, instead of generated tasks",
+        choices=("", *LEVELS, "all"),
+    ),
+    Knob("larger", (), "kinds of larger generated tasks, instead of those with small bugs", choices=KINDS),
+    Knob("published", False, "play published records only, those that `records` names"),
+    Knob("build", False, "docker: build a record's recipe into an image instead of mounting it", trusted_only=True),
+    Knob("instances", (), "only these instances, by id", trusted_only=False),
+    Knob("deny", (), "instances to exclude, by id, or a file of ids: broken or flaky ones"),
+    Knob("tasks", "", "folder of generated tasks, instead of the shipped ones"),
+    Knob("package", (), "packages of generated tasks, by name; none: all", trusted_only=False),
+    Knob("split", "test", "packages to use: packages are split, not their tasks", choices=("train", "test", "all")),
+    Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=4),
+    Knob("files", 0, "files that contain a bug; 0: any number", low=0, high=3),
+    Knob("hops", 1, "least number of functions from a failing test to the nearest bug", low=1, high=10),
+    Knob("size", 0, "largest number of lines of code of the package; 0: any", low=0),
+    Knob("statement", "symptom", "level of detail of the issue", choices=DETAILS),
+    Knob(
+        "wording",
+        0,
+        "version of the issue's text: 1 quotes whole statements and tells got and expected apart",
+        low=0,
+        high=1,
+    ),
+    Knob(
+        "tests",
+        "visible",
+        "the failing tests are in the agent's copy (visible) or not",
+        choices=("visible", "hidden"),
+    ),
+    Knob("dense", "f2p_gated", "definition of the dense reward", choices=("f2p_gated", "pass_ratio", "gated")),
+    Knob("pay", "end", "when the dense reward is paid", choices=("end", "turn")),
+    Knob("seconds", 0.0, "wall clock of an episode; 0: no limit", low=0.0, high=1e6),
+    Knob("tokens", 0, "tokens of all commands and observations, estimated at 4 bytes each; 0: no limit", low=0),
+    Knob("command_seconds", 60.0, "wall clock of one command", low=0.1, high=36_000.0, trusted_only=True),
+    Knob("grade_seconds", 600.0, "wall clock of one run of the tests", low=1.0, high=36_000.0, trusted_only=True),
+    Knob("characters", 10_000, "characters of a command's output to show", low=100, high=10_000_000),
+    Knob("memory_mb", 2048, "memory of a command", low=64, high=1_000_000, trusted_only=True),
+    Knob("disk_mb", 512, "disk of the repository and /tmp", low=16, high=1_000_000, trusted_only=True),
+    Knob(
+        "sandbox",
+        "auto",
+        "sandbox driver; `process` offers no protection",
+        choices=("auto", *drivers.names(), *drivers.LATER),
+        trusted_only=True,
+    ),
+    Knob("warm", True, "start the next episode's sandbox during the present one"),
+)

@@ -1,0 +1,203 @@
+"""Findings of failed checks with whole values: what a check gives, and what it expects.
+
+`traced` reads pytest's explanation of a failure. `explain` adds to `issues.explain_failure`: values that a
+helper of the test compares, results of calls in a condition, messages that a pattern does not match, and
+assertions of the package itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from envsuite.envs.swegym.generated import issues
+from envsuite.envs.swegym.generated.generator import symptom_of, symptoms_of
+from envsuite.envs.swegym.generated.issues import FALSE, Check
+from envsuite.envs.swegym.generated.tasks import Symptom
+
+CHARACTERS = 40_000
+"""characters of an error"""
+LONGEST = 500
+"""characters of a value; of longer ones the part around the first difference is shown"""
+_BEFORE, _AFTER = 60, 240
+"""characters shown before and after the first difference"""
+_CALL = 300
+"""characters of a call in a finding"""
+_PLACE = re.compile(r"(?P<path>\S+):(?P<line>\d+): in (?P<function>\S+)")
+_DIFFER = re.compile(r"(AssertionError: )?(?:Lists|Tuples|Sequences|Sets) differ: ")
+_CONDITION = re.compile(r"(?:AssertionError: )?assert (?:not )?(?P<value>.+)")
+_PATTERN = re.compile(r"Expected regex: (?P<pattern>.+)\nActual message: (?P<message>.+)")
+
+
+@dataclass(frozen=True)
+class TracedSymptom(Symptom):
+    """Error of a failing test, and where it was raised."""
+
+    inner: str = ""
+    """innermost line of the traceback in the test's own file: in a helper, if the test calls one"""
+    raised_in: str = ""
+    """file in which the error was raised"""
+    line: int = 0
+    """number of the line `code`; 0 if it is not known"""
+    inner_line: int = 0
+
+
+def traced(tests: Sequence[str], failures: Mapping[str, str]) -> tuple[TracedSymptom, ...]:
+    """Returns the errors of up to three failing tests. `failures`: pytest's explanations with whole values."""
+    chosen = [symptom.test for symptom in symptoms_of(tests, dict(failures))]
+    return tuple(_traced(test, failures.get(test, "")) for test in chosen)
+
+
+def _traced(test: str, failure: str) -> TracedSymptom:
+    symptom = symptom_of(test, failure, CHARACTERS)
+    lines = [*failure.splitlines(), ""]
+    places = [(lines[number + 1], match) for number, line in enumerate(lines) if (match := _PLACE.match(line))]
+    own = [(code, match) for code, match in places if match["path"] == test.partition("::")[0] and code[:4] == "    "]
+    outer = next(((code, match) for code, match in own if match["function"].startswith("test")), None)
+    return TracedSymptom(
+        test,
+        outer[0].strip()[:200] if outer else symptom.code,
+        symptom.error,
+        inner=symptom.code,
+        raised_in=places[-1][1]["path"] if places else "",
+        line=int(outer[1]["line"]) if outer else 0,
+        inner_line=int(own[-1][1]["line"]) if own else 0,
+    )
+
+
+def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) -> Check:
+    """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code."""
+    symptom = replace(symptom, error=_DIFFER.sub(r"\1", symptom.error, count=1))
+    if not isinstance(symptom, TracedSymptom):
+        return issues.explain_failure(files, tests, symptom, whole=True)
+    check = issues.explain_failure(files, tests, symptom, whole=True, line=symptom.line)
+    first = symptom.error.partition("\n")[0]
+    if symptom.raised_in in files and symptom.raised_in not in tests and first.startswith("AssertionError"):
+        return replace(check, finding=f"It raises `{first if len(first) <= _CALL else 'AssertionError'}`.")
+    inner = replace(symptom, code=symptom.inner, line=symptom.inner_line)
+    if not check.got and symptom.inner != symptom.code:
+        compared = issues.explain_failure(files, tests, inner, whole=True, line=inner.line)
+        known = compared.got or _sides(compared)
+        check = replace(compared, statement=check.statement) if known else check
+    if not check.got and (sides := _sides(check)):
+        check = _decided(files, tests, inner, check, *sides)
+    if check.got:
+        got, expected = shortened(check.got, check.expected)
+        return replace(check, finding=f"Got: `{got}`\nExpected: `{expected}`")
+    if sides := _sides(check):
+        left, right = shortened(*sides)
+        return replace(check, finding=f"Left side: `{left}`\nRight side: `{right}`")
+    if match := _PATTERN.search(symptom.error):
+        got, expected = _text(match["message"]), _text(match["pattern"])
+        return replace(check, finding=f"The error has another message.\nGot: `{got}`\nExpected pattern: `{expected}`")
+    if check.finding.startswith(FALSE[:-1]) and (result := _result(symptom.error)):
+        return replace(check, finding=result)
+    return check
+
+
+def _sides(check: Check) -> tuple[str, str] | None:
+    """Returns the values of a comparison of which neither side is known to be the answer."""
+    match = re.fullmatch(r"Left side: `(.*)`\nRight side: `(.*)`", check.finding, re.DOTALL)
+    return (match[1], match[2]) if match else None
+
+
+def _decided(
+    files: Mapping[str, str], tests: Sequence[str], symptom: TracedSymptom, check: Check, left: str, right: str
+) -> Check:
+    """Tells got from expected by where the two operands come from: the package's answer is, or was bound to, a call of
+    something that is not in the standard library.
+    """
+    _, node = issues.statement_of(files, tests, symptom, symptom.line)
+    operands = issues.operands_of(node)
+    tree = _parsed(files.get(symptom.test.partition("::")[0], ""))
+    if operands is None or node is None:
+        return check
+    functions = [part for part in ast.walk(tree) if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    around = [part for part in functions if part.lineno <= node.lineno <= (part.end_lineno or 0)]
+    assignments = [part for function in around for part in ast.walk(function) if isinstance(part, ast.Assign)]
+    standard = _standard_names(tree)
+    bound: set[str] = set()
+    for _ in assignments:  # a name may be bound to an expression with another bound name
+        values = [part for part in assignments if _is_answer(part.value, standard, bound)]
+        bound = {target.id for part in values for target in part.targets if isinstance(target, ast.Name)}
+    answers = [_is_answer(operand, standard, bound) for operand in operands]
+    if answers[0] == answers[1]:
+        return check
+    got, expected = (left, right) if answers[0] else (right, left)
+    return replace(check, got=got, expected=expected)
+
+
+def _standard_names(tree: ast.Module) -> set[str]:
+    """Returns the names of builtins and of what a module imports from the standard library."""
+    names = set(dir(builtins))
+    for part in ast.walk(tree):
+        if isinstance(part, ast.ImportFrom) and (part.module or "").partition(".")[0] in sys.stdlib_module_names:
+            names |= {alias.asname or alias.name for alias in part.names}
+        elif isinstance(part, ast.Import):
+            standard = [alias for alias in part.names if alias.name.partition(".")[0] in sys.stdlib_module_names]
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in standard}
+    return names
+
+
+def _is_answer(node: ast.expr, standard: set[str], bound: set[str]) -> bool:
+    """Returns True if an expression calls a function that is not in `standard`, or reads a name in `bound`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id in bound:
+            return True
+        if isinstance(part, ast.Call):
+            root: ast.expr = part.func
+            while isinstance(root, (ast.Attribute, ast.Call, ast.Subscript)):
+                root = root.func if isinstance(root, ast.Call) else root.value
+            if isinstance(root, ast.Name) and root.id not in standard:
+                return True
+    return False
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def shortened(got: str, expected: str) -> tuple[str, str]:
+    """Returns two values; of long ones only the part around their first difference, with `[...]` for the rest."""
+    if max(len(got), len(expected)) <= LONGEST:
+        return got, expected
+    pairs = enumerate(zip(got, expected, strict=False))
+    place = next((number for number, (a, b) in pairs if a != b), min(len(got), len(expected)))
+    start, end = max(0, place - _BEFORE), place + _AFTER
+
+    def part(value: str) -> str:
+        before, after = "[...]" * (start > 0), "[...]" * (len(value) > end)
+        return f"{before}{value[start:end]}{after}"
+
+    return part(got), part(expected)
+
+
+def _text(printed: str) -> str:
+    """Returns the text of a printed string, shortened if it is long."""
+    try:
+        value = str(ast.literal_eval(printed))
+    except (ValueError, SyntaxError):
+        value = printed
+    return value if len(value) <= LONGEST else f"{value[:LONGEST]}[...]"
+
+
+def _result(error: str) -> str:
+    """Returns which call in a condition gave which result; '' if pytest does not tell."""
+    first, *more = error.splitlines()
+    condition = _CONDITION.fullmatch(first)
+    if condition is None:
+        return ""
+    value = condition["value"]
+    for line in more:
+        text = re.sub(r"^\+\s+where ", "", line)
+        if text != line and text.startswith(f"{value} = "):
+            call = text.removeprefix(f"{value} = ")
+            return f"`{call}` is `{value}`." if len(call) + len(value) <= _CALL else ""
+    return ""

@@ -1,0 +1,272 @@
+"""`backend = "tinker"`: the steps of a local model, whole runs, and what is refused, against a small true service."""
+
+import dataclasses
+import inspect
+import json
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft", reason="peft is not installed")
+
+from baselines import cli  # noqa: E402
+from baselines import recipe as recipes  # noqa: E402
+from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
+from baselines.algorithms.update import UpdateInput  # noqa: E402
+from baselines.networks.model import Model  # noqa: E402
+from baselines.networks.tinker import TinkerModel  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
+from envsuite.errors import DataError, MissingExtra, UsageError  # noqa: E402
+from envsuite.registry import register  # noqa: E402
+from envsuite.types import Outcome, Task  # noqa: E402
+from tests.baselines import tinker_service  # noqa: E402
+from tests.baselines.test_training import made  # noqa: E402
+from tests.baselines.test_training_scale import recipe, write  # noqa: E402
+from tests.baselines.tinker_service import PROJECTIONS, Package  # noqa: E402
+from tests.toys import Signpost  # noqa: E402
+
+LORA = {"lora_rank": 4, "lora_targets": ["attn", "mlp"]}
+RATES = {"learning_rate": 2e-2, "group_size": 4, "weight_decay": 0.01, "max_grad_norm": 0.5}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made(tmp_path_factory, "xxs")
+
+
+@pytest.fixture
+def service(folder, monkeypatch):
+    package = Package(str(folder))
+    monkeypatch.setitem(sys.modules, "tinker", package)
+    return package
+
+
+class Lengths(Signpost):
+    """Pays by the length of a command: replies of random weights earn differently."""
+
+    def _act(self, command):
+        return Outcome(self.word, reward=len(command) % 4 / 4, valid=True)
+
+
+register(Task(id="Lengths-v0", entry_point="tests.baselines.test_tinker:Lengths"))
+
+
+def table(folder, algorithm="grpo", config=(), **changes):
+    model = {"name": str(folder), **LORA}
+    config = {**RATES, **dict(config)}
+    plain = recipe(folder, algorithm=algorithm, tasks=["Lengths-v0"], save_every=10, model=model, config=config)
+    return {**plain, "backend": "tinker", "reward_mode": "dense", **changes}
+
+
+def adapter(parameters):
+    """Returns the weights of an adapter by name."""
+    return {name: parameter.detach().clone() for name, parameter in parameters if parameter.requires_grad}
+
+
+def differs(mine, other):
+    """Returns the largest difference between two adapters."""
+    assert mine.keys() == other.keys()
+    return max((value - other[name]).abs().max().item() for name, value in mine.items())
+
+
+# ---- The same steps as a local model
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "config"),
+    [
+        ("grpo", {"kl_coef": 0.0}),
+        ("grpo", {"epochs": 2, "minibatches": 2, "micro_rows": 2, "kl_coef": 0.05, "dual_clip": 1.5}),
+        ("rloo", {"epochs": 2, "kl_coef": 0.05, "clip_high": 0.3, "aggregation": "seq-mean-token-sum"}),
+        ("gigpo", {"epochs": 2, "kl_coef": 0.05, "ratio": "turn", "adam_betas": [0.8, 0.9]}),
+    ],
+)
+def test_two_updates_move_the_adapter_as_a_local_trainer_does_on_the_same_episodes(
+    folder, tmp_path, service, algorithm, config
+):
+    run = TrainingRun(recipes.parse(table(folder, algorithm, config)), tmp_path)
+    run._prepare_updates()
+    targets = [name for group in LORA["lora_targets"] for name in PROJECTIONS[group]]
+    local = Model.load(dataclasses.replace(run.recipe.model, critic="none", lora_targets=tuple(targets)))
+    local.keep_reference()
+    optimisers = Optimisers(local, run.recipe.config)
+    start = adapter(local.lm.named_parameters())
+    for update in range(2):
+        batch = run.collector.collect(update, 0)
+        assert batch.server_gap["server_gap"] < 1e-5
+        assert len({run.total_reward for run in batch.learned}) > 1
+        logs = []
+        for model, optimiser in ((run.model, run.optimisers), (local, optimisers)):
+            dice = torch.Generator().manual_seed(update)
+            inputs = UpdateInput(model, optimiser, batch.learned, run.recipe.config, dice, step=update)
+            logs.append(run.recipe.module.update(inputs))
+        remote, mine = ({key: value for key, value in log.items() if key != "entropy"} for log in logs)
+        assert remote == pytest.approx(mine, rel=1e-3, abs=1e-6)
+        assert logs[0]["entropy"] == pytest.approx(logs[1]["entropy"], rel=0.5)  # an estimate from the sampled tokens
+    run.close()
+    mine, theirs = adapter(local.lm.named_parameters()), adapter(service.training.lm.named_parameters())
+    moved = differs(mine, start)
+    assert moved > 1e-2
+    assert differs(mine, theirs) < 1e-3 * moved
+
+
+def test_what_is_sent_after_a_step_is_the_gradient_of_the_next_one_alone(folder, service):
+    """Two passes before a step are summed; nothing of them is left after it."""
+    settings = recipes.parse(table(folder))
+    model = TinkerModel(settings.model)
+    optimisers = Optimisers(model, settings.config)
+    ids = torch.randint(5, 250, (2, 9), generator=torch.Generator().manual_seed(0))
+    valid = torch.ones_like(ids, dtype=torch.bool)
+    valid[1, 6:] = False
+    sampled = valid & (torch.arange(9) > 3)
+
+    def gradient(*weights):
+        for weight in weights:
+            (model.logprobs(ids, valid, sampled=sampled)[0] * weight).sum().backward()
+        norm = optimisers.actor.step()
+        assert not any((parameter.grad != 0).any() for parameter in service.training.adapter.values() if parameter.grad)
+        return norm
+
+    optimisers.actor.rate = 0.0
+    whole = gradient(3.0)
+    assert whole > 0
+    assert gradient(1.0, 2.0) == pytest.approx(whole, rel=1e-4)
+    with torch.no_grad():
+        model.logprobs(ids, valid, sampled=sampled)
+    assert gradient(1.0) == pytest.approx(whole / 3, rel=1e-4)
+
+
+def test_no_step_is_taken_with_a_gradient_that_is_not_finite(folder, service):
+    settings = recipes.parse(table(folder))
+    model = TinkerModel(settings.model)
+    optimisers = Optimisers(model, settings.config)
+    ids = torch.randint(5, 250, (1, 5))
+    before = adapter(model.training.lm.named_parameters())
+    (model.logprobs(ids, ids > 0)[0] * torch.inf).sum().backward()
+    with pytest.raises(NonFiniteLoss, match="log-probs"):
+        optimisers.actor.step()
+    assert differs(adapter(service.training.lm.named_parameters()), before) == 0
+
+
+# ---- Runs
+
+
+def test_a_run_that_is_resumed_takes_the_steps_of_one_that_was_not(folder, tmp_path, service):
+    whole = TrainingRun(recipes.parse(table(folder, updates=3)), tmp_path / "whole")
+    whole.train()
+    expected = adapter(service.training.lm.named_parameters())
+    first = TrainingRun(recipes.parse(table(folder, updates=2)), tmp_path / "parts")
+    first.train()
+    second = TrainingRun(recipes.parse(table(folder, updates=3)), tmp_path / "parts", resume=True)
+    second.train()
+    assert differs(adapter(service.training.lm.named_parameters()), expected) < 1e-6
+    lines = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in lines] == ["eval", "update", "update", "eval", "update", "eval"]
+    assert all(line["grad_norm"] > 0 and line["server_gap"] < 1e-5 for line in lines if line["kind"] == "update")
+    exported = json.loads((tmp_path / "parts" / "model" / "tinker.json").read_text())
+    assert exported["base_model"] == str(folder)
+    saved = service.saved[exported["weights"]][1]
+    assert differs(adapter(service.training.lm.named_parameters()), adapter(saved.items())) == 0
+    assert exported["sampler_weights"] in service.saved
+    assert (tmp_path / "parts" / "model" / "tokenizer_config.json").exists()
+    assert not (tmp_path / "parts" / "adapter").exists()
+
+
+def test_a_sampler_with_old_weights_is_caught(folder, tmp_path, service):
+    service.stale = True
+    run = TrainingRun(recipes.parse(table(folder, generation={"tolerance": 1e-4})), tmp_path)
+    with pytest.raises(DataError, match="its weights are stale"):
+        run.train()
+
+
+def test_replies_end_at_a_stop_text_or_an_end_token(folder, tmp_path, service):
+    """The service takes texts or tokens; with texts, end tokens are among them by name."""
+    run = TrainingRun(recipes.parse(table(folder)), tmp_path)
+    ends = run.collector.actor().policy._decoder.stop
+    assert ends and all(isinstance(end, int) for end in ends)
+    tagged = {**table(folder), "prompting": {"grammar": "action", "thinking": False, "history": 0}}
+    run.close()
+    other = TrainingRun(recipes.parse(tagged), tmp_path / "tagged")
+    texts = other.collector.actor().policy._decoder.stop
+    assert texts == ["</action>", *run.model.tokenizer.convert_ids_to_tokens(ends)]
+    other.close()
+
+
+# ---- What is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algorithm": "poad", "config": {}}, "poad needs a critic: use grpo"),
+        ({"model": {"name": "x", "lora_rank": 4}}, r"lora_targets cannot be \['q_proj', 'v_proj'\]"),
+        ({"model": {"name": "x", "lora_targets": ["attn"]}}, r"lora_rank is 0: set it \(32\)"),
+        ({"model": {"name": "x", **LORA, "lora_alpha": 8}}, "lora_alpha = 8 .* leave it at 16"),
+        ({"acting": {"temperature": 0.7}}, "temperature = 0.7 .* at temperature 1"),
+        ({"config": {"entropy_coef": 0.01}}, "entropy_coef = 0.01 .* no entropies"),
+        ({"config": {"target_kl": 0.1}}, "target_kl = 0.1 .* cannot be taken back"),
+        ({"async_level": 1}, "async_level = 1 .* take turns"),
+        ({"fsdp": True}, "fsdp = True .* shards"),
+        ({"sft": {"episodes": 3}}, "sft.episodes = 3"),
+        ({"generation": {"base_url": "http://x/v1"}}, "base_url = 'http://x/v1' .*the service samples"),
+    ],
+)
+def test_settings_that_the_service_cannot_express_are_refused_in_one_line(changes, message):
+    with pytest.raises(UsageError, match=message) as error:
+        recipes.parse({**table("x"), "model": {"name": "x", **LORA}, **changes})
+    assert "\n" not in str(error.value)
+
+
+def test_one_line_names_the_missing_package(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tinker", None)
+    with pytest.raises(MissingExtra, match=r"needs the package 'tinker': pip install 'envsuite\[tinker\]'"):
+        TinkerModel(recipes.parse(table(folder)).model)
+
+
+def test_one_line_names_the_missing_key_and_an_unknown_model(folder, service, monkeypatch):
+    def refuse(self):
+        raise service.TinkerError("The api_key client option must be set\nby passing it")
+
+    settings = recipes.parse(table(folder)).model
+    service.folder = "another"
+    with pytest.raises(DataError, match=r"^Tinker does not know .* \(TinkerError: no model .*\)\.$"):
+        TinkerModel(settings)
+    monkeypatch.setattr(service.ServiceClient, "__init__", refuse)
+    with pytest.raises(UsageError, match=r"^backend = 'tinker' needs a key: set TINKER_API_KEY \(The api_key .*$"):
+        TinkerModel(settings)
+
+
+def test_a_dry_run_says_that_nothing_is_loaded_here(folder, tmp_path, capsys):
+    file = write(tmp_path / "x.toml", table(folder))
+    with pytest.raises(SystemExit) as exit:
+        cli.main([str(file), "--dry-run"])
+    assert exit.value.code == 0
+    assert "Tinker's service holds the model" in capsys.readouterr().out
+
+
+def test_the_stand_in_has_the_names_of_the_package():
+    """Every method and field that a run uses is one of the package itself."""
+    real = pytest.importorskip("tinker", reason="tinker is not installed")
+
+    def names(function):
+        return set(inspect.signature(function).parameters)
+
+    for name in ("ServiceClient", "TrainingClient", "SamplingClient"):
+        methods = {**vars(getattr(tinker_service, name))}
+        for method in sorted(methods.keys() - {"later", "lm"}):
+            if inspect.isfunction(methods[method]) and not method.startswith("_"):
+                assert names(methods[method]) <= names(getattr(getattr(real, name), method)), f"{name}.{method}"
+    for name in ("AdamParams", "SamplingParams", "Datum"):
+        assert names(getattr(tinker_service, name)) <= names(getattr(real, name)), name
+    assert issubclass(real.TinkerError, Exception)
+    datum = real.Datum(
+        model_input=real.ModelInput.from_ints([5, 6]),
+        loss_fn_inputs={
+            "target_tokens": real.TensorData.from_torch(torch.tensor([6, 7])),
+            "weights": real.TensorData.from_torch(torch.tensor([0.0, -2.0])),
+        },
+    )
+    assert datum.loss_fn_inputs["weights"].to_torch().tolist() == [0.0, -2.0]
+    assert real.SamplingParams(max_tokens=3, seed=2**31 - 1, stop=["</action>"], temperature=0.0).stop == ["</action>"]
+    assert real.SamplingParams(max_tokens=3, seed=1, stop=[2, 0]).stop == [2, 0]

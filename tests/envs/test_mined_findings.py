@@ -1,0 +1,140 @@
+"""Findings of mined issues: real failures of pytest, told as what a check gives and what it expects."""
+
+import pytest
+
+from envsuite.envs.swegym.generated import packages, suite
+from envsuite.envs.swegym.mined import findings
+from envsuite.sandbox import drivers
+
+CODE = """\
+from datetime import date
+
+
+def day():
+    return date(2020, 1, 2)
+
+
+def double(text):
+    return text + text
+
+
+def first(values):
+    assert values, "no values"
+    return values[0]
+
+
+class Wrong(Exception):
+    pass
+
+
+def refuse(text):
+    raise Wrong("refused: " + text)
+"""
+TESTS = """\
+import copy
+from datetime import date
+
+import pytest
+import m
+
+
+def agree(text, wanted):
+    answer = m.double(text)
+    assert answer == wanted
+
+
+def test_helper():
+    agree("ab", "abba")
+
+
+def test_long():
+    assert m.double("a" * 300) == "a" * 450 + "b" * 150
+
+
+def test_condition():
+    assert isinstance(m.double("a"), bytes)
+
+
+def test_pattern():
+    with pytest.raises(m.Wrong, match="denied"):
+        m.refuse("a")
+
+
+def test_inside():
+    assert m.first([]) is None
+
+
+def test_standard():
+    assert date(2021, 1, 1) == m.day()
+
+
+def test_lines():
+    agree(
+        "a", "aa"
+    )
+    agree(
+        "a", "ab"
+    )
+
+
+def test_both():
+    made = m.double("a")
+    assert copy.copy(made) == made.upper()
+"""
+
+
+@pytest.fixture(scope="module")
+def checks():
+    """The check of each failing test, from one run."""
+    files = {"m.py": CODE, "test_m.py": TESTS}
+    package = packages.Package("m", "1.0", "MIT", "", ("m.py",), ("test_m.py",))
+    pool = suite.pools(drivers.choose(), 1)[0]
+    try:
+        run = suite.run(pool, package, files, explain=True, whole=True)
+    finally:
+        pool.close()
+    explained = {}
+    for test in run.failures:
+        (symptom,) = findings.traced([test], run.failures)
+        explained[test.partition("::")[2]] = findings.explain(files, ["test_m.py"], symptom)
+    assert len(explained) == 8
+    return explained
+
+
+def test_values_that_a_helper_compares_are_told_apart(checks):
+    assert checks["test_helper"].statement == 'agree("ab", "abba")'
+    assert checks["test_helper"].finding == "Got: `'abab'`\nExpected: `'abba'`"
+
+
+def test_long_values_are_shown_around_their_first_difference(checks):
+    got, expected = checks["test_long"].finding.splitlines()
+    assert got == f"Got: `[...]{'a' * 210}'`"
+    assert expected == f"Expected: `[...]{'a' * 60}{'b' * 150}'`"
+
+
+def test_a_condition_shows_the_result_of_its_call(checks):
+    assert checks["test_condition"].finding == "`isinstance('aa', bytes)` is `False`."
+
+
+def test_a_message_that_does_not_match_is_told_from_the_pattern(checks):
+    assert checks["test_pattern"].finding == (
+        "The error has another message.\nGot: `refused: a`\nExpected pattern: `denied`"
+    )
+
+
+def test_an_assertion_of_the_package_is_an_error_that_it_raises(checks):
+    assert checks["test_inside"].finding == "It raises `AssertionError: no values`."
+
+
+def test_a_call_of_the_standard_library_is_not_the_answer_of_the_package(checks):
+    finding = checks["test_standard"].finding
+    assert finding == "Got: `datetime.date(2020, 1, 2)`\nExpected: `datetime.date(2021, 1, 1)`"
+
+
+def test_of_two_answers_of_the_package_none_is_called_expected(checks):
+    assert checks["test_both"].finding == "Left side: `'aa'`\nRight side: `'AA'`"
+
+
+def test_of_equal_lines_the_one_that_failed_is_shown(checks):
+    assert checks["test_lines"].statement == 'agree(\n    "a", "ab"\n)'
+    assert checks["test_lines"].finding == "Got: `'aa'`\nExpected: `'ab'`"
