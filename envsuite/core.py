@@ -91,6 +91,7 @@ class TextEnv(gym.Env[str, str], ABC):
         self.episode_seed, self.attempt, self.turn = 0, 0, 0
         self.success, self.progression = False, 0.0
         self.primitive_steps = 1  # a macro-command sets this to the number of primitive steps it took
+        self._shows_turns = hasattr(self.settings, TURNS_LEFT.name)
         self._over = True
         self._initial_remaining: int | None = None
         self._potential = 0.0
@@ -141,28 +142,28 @@ class TextEnv(gym.Env[str, str], ABC):
         Only vector environments of a family call it. Raises EngineFailure if the reward or the progression is not a
         finite number, in every reward mode: such an engine is broken.
         """
-        for name, value in (("reward", outcome.reward), ("progression", outcome.progression)):
+        text, reward, terminated, success, valid, progression, truncated, reason = outcome
+        for name, value in (("reward", reward), ("progression", progression)):
             if value is not None and not math.isfinite(value):
                 raise EngineFailure(f"the environment's {name} is {value}, not a finite number")
         self.turn += 1
-        self.success = outcome.success
-        if outcome.progression is not None:
-            self.progression = outcome.progression
-        if outcome.success:
+        self.success = success
+        if success:
             self.progression = 1.0
-        terminated, truncated, reason = outcome.done, outcome.truncated, outcome.stop_reason
+        elif progression is not None:
+            self.progression = progression
         if terminated:
             truncated = False
-            reason = StopReason.SOLVED if outcome.success else reason or StopReason.FAILED
+            reason = StopReason.SOLVED if success else reason or StopReason.FAILED
         elif truncated or self.turn >= self.settings.max_steps:
             truncated, reason = True, reason or StopReason.MAX_STEPS
         self._over = terminated or truncated
-        text = self._with_turns_left(outcome.text)
-        return text, self._reward(outcome, terminated), terminated, truncated, self._info(outcome.valid, reason)
+        text = self._with_turns_left(text)
+        return text, self._reward(outcome, terminated), terminated, truncated, self._info(valid, reason)
 
     def _with_turns_left(self, text: str) -> str:
         """Appends the number of turns left to an observation, if the knob TURNS_LEFT is set and the game goes on."""
-        if self._over or not getattr(self.settings, TURNS_LEFT.name, False):
+        if not self._shows_turns or self._over or not getattr(self.settings, TURNS_LEFT.name):
             return text
         return f"{text}\nTurns left: {self.settings.max_steps - self.turn}."
 

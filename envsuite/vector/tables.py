@@ -44,8 +44,8 @@ class Edge(NamedTuple):
     valid: bool
     progression: float
     steps: int
-    commands: list[str]
-    change: Any
+    commands: tuple[str, ...]
+    change: Hashable
     """what the command adds to the sums behind the metrics"""
     extra: tuple[Any, ...] = ()
     """values of the family's `extra_keys`"""
@@ -73,6 +73,7 @@ class TableVectorEnv(TextVectorEnv):
         self._last_turn = self._envs[0].settings.max_steps
         self._table: dict[Hashable, Node] = {}
         self._size = 0
+        self._values: dict[Hashable, Any] = {}  # parts of results, each stored once
         self._start: tuple[Edge, dict[str, Any]] | None = None  # the first observation, and what only its info has
         self._nodes = [Node(()) for _ in range(n)]
         self._current = [True] * n  # the sub-environment is in the state of its game
@@ -103,7 +104,7 @@ class TableVectorEnv(TextVectorEnv):
         """Returns the sums behind the metrics."""
         return None
 
-    def _change(self, env: Any, before: Any) -> Any:
+    def _change(self, env: Any, before: Any) -> Hashable:
         """Returns what the last command has added to the sums `before`."""
         return None
 
@@ -235,21 +236,22 @@ class TableVectorEnv(TextVectorEnv):
             self._start = edge, {key: info[key] for key in ("objective", "labels")}
         else:
             self._resets[i] += 1
-        edge, extra = self._start
-        return edge._replace(commands=list(edge.commands)), extra
+        return self._start
 
     def _edge(self, env: TextEnv, text: str, reward: float, terminated: bool, info: dict[str, Any], sums: Any) -> Edge:
+        once = self._values.setdefault
+        offers, change = tuple(info["admissible_commands"]), self._change(env, sums)
         return Edge(
             self._node(env),
-            text,
+            once(text, text),
             reward,
             terminated,
             info["success"],
             info["is_action_valid"],
             info["progression"],
             info["primitive_steps"],
-            info["admissible_commands"],
-            self._change(env, sums),
+            once(offers, offers),
+            once(change, change),
             tuple(info[key] for key in self.extra_keys),
         )
 
@@ -263,6 +265,7 @@ class TableVectorEnv(TextVectorEnv):
             self._size += 1
             if self._size > MAX_EDGES:
                 self._table.clear()
+                self._values.clear()
                 self._size, self._start = 0, None
             node[command] = edge
         return edge
@@ -309,7 +312,7 @@ class TableVectorEnv(TextVectorEnv):
                 texts[i], extras[i] = edge.text, start
                 self._nodes[i], self._current[i] = edge.after, False
                 self._begin(i)
-                values = edge.success, edge.valid, edge.commands, edge.progression, None, edge.steps, *edge.extra
+                values = edge.success, edge.valid, [*edge.commands], edge.progression, None, edge.steps, *edge.extra
                 keys = "success", "is_action_valid", "admissible_commands", "progression", "stop_reason"
                 for key, value in zip((*keys, "primitive_steps", *self.extra_keys), values, strict=True):
                     infos[key][i] = value

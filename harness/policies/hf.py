@@ -19,6 +19,7 @@ from harness.lm import adapters, model_files
 from harness.lm.cache import PrefixStore, can_reuse
 from harness.lm.conversations import Conversations
 from harness.lm.decode import Decoder, Job, LockStep, Settings, TextOf
+from harness.lm.packed import pack_linears
 from harness.lm.resident import ResidentBatch
 from harness.lm.template import PLAIN_STOP, Encoded, Template
 from harness.types import Prompt, Reply
@@ -55,6 +56,7 @@ class HFPolicy:
         **options: Any,
     ) -> None:
         network, tokenizer = load(model, device, dtype, attention, say)
+        pack_linears(network)
         self._set_up(model, network, tokenizer, **options)
         self._weights_hash = model_files.weights_hash(model)
 

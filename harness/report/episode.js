@@ -24,6 +24,7 @@ const marks = (step) => [
   step.f && step.c.length ? chip(REASONS[step.f] ?? step.f, "odd") : null,
   step.r ? chip(`${step.r > 0 ? "+" : ""}${decimals(step.r)}`, step.r > 0 ? "good" : "bad") : null,
 ];
+const agent = (step) => (step.a ? chip(step.a) : null); // who acted, in a game of several agents
 const text = (words, style) => make("div", { class: "text " + style }, words);
 
 function folded(title, fill) {
@@ -68,7 +69,7 @@ function turns(one) {
         make("ul", {}, ...listed.map((number) => make("li", {}, again.strings[number])))]));
     }
     if (step.t) told.append(text(step.t, "thought"));
-    told.append(make("div", { class: "said" }, make("div", {}, ...command(step)), ...marks(step),
+    told.append(make("div", { class: "said" }, agent(step), make("div", {}, ...command(step)), ...marks(step),
       again && place < again.expert.length ? expert(step, again.expert[place]) : null));
     if (step.y !== undefined) told.append(folded("Reply as written", () => [text(step.y, "")]));
     const image = again && picture(again, place);
@@ -87,7 +88,7 @@ function beside(one, name, other, otherName) {
     other.first === one.first ? make("div", { class: "theirs seen" }, "the same") : text(other.first, "seen theirs")));
   const names = { mine: name, theirs: otherName };
   const half = (step, style) => step === undefined ? make("div", { class: style }) : make("div", { class: style, "data-name": names[style] },
-    step.t ? text(step.t, "thought") : null, make("div", { class: "said" }, make("div", {}, ...command(step)), ...marks(step)), text(step.o, "seen"));
+    step.t ? text(step.t, "thought") : null, make("div", { class: "said" }, agent(step), make("div", {}, ...command(step)), ...marks(step)), text(step.o, "seen"));
   let alike = true;
   for (let place = 0; place < Math.max(one.steps.length, other.steps.length); place++) {
     const [mine, theirs] = [one.steps[place], other.steps[place]];

@@ -15,6 +15,7 @@ from typing import Any
 
 from envsuite.errors import UsageError
 from envsuite.types import knobs_json
+from harness.policies import members
 from harness.prompting.prompting import Prompting
 from harness.prompting.tool_calls import as_text, assistant_message
 from harness.records import THINKING, Record
@@ -131,11 +132,15 @@ def viewer_episode(record: Record, prompting: Prompting | None) -> dict[str, Any
     """Returns a record as the viewer reads it.
 
     Each step has `c` commands, `o` observation, `r` reward, `f` fault, and, if the reply is more than the command, `y`
-    the reply and `t` its reasoning.
+    the reply and `t` its reasoning. In a game of several agents, `a` names the agent that acted and its player.
     """
     steps = []
+    players = members(record["model"])
     for step in record["steps"]:
         packed_step = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
+        if agent := step.get("agent"):
+            player = f": {players[agent - 1]}" if 0 < agent <= len(players) else ""
+            packed_step["a"] = f"agent {agent}{player}"
         if "reply" in step or "reasoning" in step:
             packed_step["y"] = as_text(assistant_message(reply_text(step), reply_calls(step)))
             if prompting is not None and (thought := prompting.parse(reply_text(step)).thought):

@@ -68,6 +68,15 @@ def test_standard():
     assert date(2021, 1, 1) == m.day()
 
 
+def test_lines():
+    agree(
+        "a", "aa"
+    )
+    agree(
+        "a", "ab"
+    )
+
+
 def test_both():
     made = m.double("a")
     assert copy.copy(made) == made.upper()
@@ -88,7 +97,7 @@ def checks():
     for test in run.failures:
         (symptom,) = findings.traced([test], run.failures)
         explained[test.partition("::")[2]] = findings.explain(files, ["test_m.py"], symptom)
-    assert len(explained) == 7
+    assert len(explained) == 8
     return explained
 
 
@@ -124,3 +133,8 @@ def test_a_call_of_the_standard_library_is_not_the_answer_of_the_package(checks)
 
 def test_of_two_answers_of_the_package_none_is_called_expected(checks):
     assert checks["test_both"].finding == "Left side: `'aa'`\nRight side: `'AA'`"
+
+
+def test_of_equal_lines_the_one_that_failed_is_shown(checks):
+    assert checks["test_lines"].statement == 'agree(\n    "a", "ab"\n)'
+    assert checks["test_lines"].finding == "Got: `'aa'`\nExpected: `'ab'`"

@@ -367,6 +367,22 @@ def test_ten_thousand_different_tasks_are_each_played_to_their_end():
     assert len(seen) >= 10_000
 
 
+@pytest.mark.parametrize("sight", ["home", "room", "spot"])
+def test_offers_and_sights_that_are_stored_equal_those_of_a_game_without_memory(sight):
+    """The engine lists the commands; a new game that is given the state describes it."""
+    rng = random.Random(sight)
+    for seed in range(4):
+        household = draw(seed, HouseholdSettings(rooms=4, objects=14, hidden=0.5))
+        game = FixedGame(household.home, household.goal, sight)
+        for _ in range(60):
+            fresh = FixedGame(household.home, household.goal, sight)
+            fresh.load(game.save())
+            actions = fresh.engine.commands(fresh.state, fresh.engine.visible(fresh.state))
+            assert game.admissible() == [command(game.home, action) for action in actions] == fresh.admissible()
+            assert game.act("wait a moment").text == fresh.act("wait a moment").text
+            game.act(rng.choice(game.admissible()))
+
+
 CHANGES = {
     "task": "entertainment",
     "mode": "published",

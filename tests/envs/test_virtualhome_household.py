@@ -228,6 +228,14 @@ def test_no_game_ends_within_four_commands(level):
         assert env.remaining() >= 5, env.objective
 
 
+def test_seeds_without_a_split_draw_homes_of_training():
+    assert split_of_seed(2 * TEST) == "valid" and split_of_seed(TEST) == "test"
+    for seed in (TEST + 1000, 2 * TEST + 1000, 2**31 - 1):  # a reset without a seed draws from all of them
+        drawn = draw_home(seed, settings_of("easy"))
+        assert layout(drawn.plan, settings_of("easy").rooms, "train").split == "train"
+        assert split_of(structure(drawn.goal, drawn.home.start, drawn.home.things)) == "train"
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_splits_share_no_home_no_sentence_and_no_structure(level):
     structures = {"train": set(), "test": set(), "valid": set()}
@@ -253,9 +261,7 @@ def test_a_structure_does_not_depend_on_names():
     things, goal = drawn.home.things, drawn.goal
     new = {key: f"x{len(key)}{i}" for i, key in enumerate([*things, *drawn.home.rooms])}
     renamed = drawn.home.rename(new).things
-    renamed = {
-        key: type(thing)(**vars(thing) | {"room": new[thing.room], "faces": ""}) for key, thing in renamed.items()
-    }
+    renamed = {key: thing._replace(room=new[thing.room], faces="") for key, thing in renamed.items()}
 
     def named(c):
         return c._replace(x=new[c.x], y=new.get(c.y, c.y))

@@ -48,6 +48,16 @@ def test_the_same_runs_give_the_same_bytes_and_every_episode_is_in_them(tmp_path
     assert all(len(set(secret)) == 1 for secret in secrets)  # HiLo's expert knows the number from the start
 
 
+def test_every_turn_of_a_team_names_the_agent_and_its_player(tmp_path):
+    task, model = "Overcooked-tomato_salad-2cooks-v0", "team:expert:greedy+random"
+    folder = played(tmp_path, model, task, episodes=1, knobs={"partner": "team"})
+    stored = json.loads((folder / "results.jsonl").read_text().splitlines()[0])
+    (episode,) = unpacked(report.render(report.gather([folder])), "c0")
+    names = {1: "agent 1: expert:greedy", 2: "agent 2: random"}
+    assert [step["a"] for step in episode["steps"]] == [names[step["agent"]] for step in stored["steps"]]
+    assert set(names.values()) == {step["a"] for step in episode["steps"]}
+
+
 def test_a_model_named_after_a_path_that_is_no_utf8_is_shown(tmp_path):
     folder = played(tmp_path)
     config = json.loads((folder / "config.json").read_text())

@@ -1,4 +1,4 @@
-"""What the cooks of a team know apart from the kitchen: unread messages, their own mistakes, and whose turn it is."""
+"""State of a team beside the kitchen: unread messages, replies to invalid commands, and the cooks that must act."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MESSAGE = re.compile(r"(?:^|[\s;,.|(])say\s*:(.*)$", re.IGNORECASE | re.DOTALL)
 
 
 def split_message(command: str) -> tuple[str, str]:
-    """Splits `COMMAND; say: MESSAGE` into the command and the cleaned message; "" if there is no message.
+    """Splits `COMMAND; say: MESSAGE` into the command and the cleaned message ("" without one).
 
-    A clean message is one line of at most `MOST_CHARACTERS` characters without double quotes, which enclose it where
-    it is read.
+    A clean message is one line of at most `MOST_CHARACTERS` characters. It has no double quotes, because the
+    observation puts it in double quotes.
     """
     match = _MESSAGE.search(command)
     if match is None:
@@ -27,25 +27,25 @@ def split_message(command: str) -> tuple[str, str]:
 
 
 class Team:
-    """Bookkeeping of one episode, by cook, counted from 0."""
+    """Messages and turns of the cooks in one episode; cooks are numbered from 0."""
 
     def __init__(self, cooks: int) -> None:
         self.refusals: dict[int, str] = {}
-        """answers to invalid commands that their cooks have not read yet"""
+        """cook -> reply to its invalid command, until the cook has read it"""
         self.given = [0] * cooks
-        """number of commands that each cook has begun, in real time or with players of their own"""
+        """commands begun by each cook, in real time and with `partner=team`"""
         self.due: set[int] = set()
-        """cooks that are asked before the next primitive step although they are busy"""
+        """busy cooks that still get a turn before the next primitive step"""
         self._unread: list[tuple[tuple[int, str], ...]] = [()] * cooks
 
     def tell(self, speaker: int, message: str) -> None:
-        """Hands a message to every other cook; "" is no message."""
+        """Queues a message for every other cook; does nothing for ""."""
         for cook in range(len(self._unread)):
             if message and cook != speaker:
                 self._unread[cook] += ((speaker, message),)
 
     def hear(self, cook: int) -> str:
-        """Returns the messages that a cook has not read as text that precedes its observation, and marks them read."""
+        """Returns a cook's unread messages as the beginning of its observation, and marks them as read."""
         messages, self._unread[cook] = self._unread[cook], ()
         return "".join(f'Cook {speaker + 1} says: "{message}" ' for speaker, message in messages)
 
@@ -60,7 +60,7 @@ class Team:
 
 
 def scripts_of(commands: Iterable[tuple[int, str]], cooks: int) -> list[Sequence[str]]:
-    """Returns the commands of each cook, in order, from pairs of cook and command."""
+    """Groups pairs of cook and command by cook, in order."""
     scripts: list[list[str]] = [[] for _ in range(cooks)]
     for cook, command in commands:
         scripts[cook].append(command)
@@ -68,9 +68,9 @@ def scripts_of(commands: Iterable[tuple[int, str]], cooks: int) -> list[Sequence
 
 
 def expert_commands(env: TextEnv) -> Iterable[tuple[int, str]]:
-    """Yields cook and command of the game that the team of experts plays from the start of the current episode.
+    """Plays the current episode with experts from its start, in a second environment. Yields cook and command.
 
-    In real time, a command that goes on is not yielded again.
+    In real time, a repeated command that only continues is skipped.
     """
     twin: Any = type(env)(**vars(env.settings))
     twin.reset(seed=env.episode_seed)

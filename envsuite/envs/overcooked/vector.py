@@ -36,7 +36,7 @@ class Change(NamedTuple):
     """What a command adds: steps of a walk in which nothing happens, then the gains of single steps."""
 
     skipped: int
-    gains: list[float]
+    gains: tuple[float, ...]
     chopped: int
     wrong: int
 
@@ -51,6 +51,7 @@ class OvercookedTable(TableVectorEnv):
         super().__init__(*args, **kwargs)
         settings = self._envs[0].settings
         self.horizon, self._cost = settings.horizon, settings.step_cost
+        self._powers = [PAPER_GAMMA**time for time in range(settings.horizon + len(PAPER_SUMS))]
 
     def _state(self, env: OvercookedEnv) -> Hashable:
         return env.sim.save(), env.team.save()
@@ -64,12 +65,13 @@ class OvercookedTable(TableVectorEnv):
         """Adds changes to the sums in the sequence of `OvercookedEnv._run`, which decides the last digits."""
         time, discounted, plain, chopped, wrong = sums or Sums()
         cost = self._cost
+        powers = self._powers
         for skipped, gains, chops, mistakes in changes:
-            paper = PAPER_GAMMA**time
+            paper = powers[time]
             if skipped:
                 plain -= cost * skipped
                 discounted -= paper * cost * PAPER_SUMS[skipped]
-                paper *= PAPER_GAMMA**skipped
+                paper *= powers[skipped]
             for gain in gains:
                 plain += gain
                 discounted += paper * gain
@@ -94,7 +96,7 @@ class OvercookedTable(TableVectorEnv):
     def _change(self, env: OvercookedEnv, before: Sums | None) -> Change | None:
         if before is None:
             return None
-        return Change(env.skipped_steps, env.step_gains, env.chopped - before.chopped, env.wrong - before.wrong)
+        return Change(env.skipped_steps, tuple(env.step_gains), env.chopped - before.chopped, env.wrong - before.wrong)
 
 
 def make_vector(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-from envsuite.envs.virtualhome.rules.engine import HomeAction, HomeEngine, HomeState
+from envsuite.envs.virtualhome.offers import OfferList
+from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeEngine, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.fixed_tasks import fixed_task
 from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal
@@ -116,12 +118,22 @@ class FixedGame:
         self.labels = {"task_type": goal.name, "mode": "fixed", **(labels or {})}
         self.engine = FixedEngine(home, nearsighted=sight == "spot")
         self.tracker = GoalTracker(self.engine, goal)
-        self.planner = HouseholdPlanner(self.engine, self.tracker)
         self._narrator = Narrator(self.engine, everywhere=sight == "home")
-        self._grammar = CommandParser(home)
+        self._offers_in = OfferList(self.engine)
         self._views: dict[HomeState, tuple[str, dict[str, HomeAction], int]] = {}
-        self._commands: dict[HomeAction, str] = {}
+        self._reports: dict[HomeAction, str] = {}
+        # A walk changes nothing but the room, so most goals are not checked after it.
+        self._room_matters = any(condition.kind == "room" for stage in goal.stages for condition in stage)
         self.begin()
+
+    @cached_property
+    def _grammar(self) -> CommandParser:
+        return CommandParser(self.home)
+
+    @cached_property
+    def planner(self) -> HouseholdPlanner:
+        """Returns the exact planner, built on first use."""
+        return HouseholdPlanner(self.engine, self.tracker)
 
     def begin(self) -> str:
         """Restores the initial state and returns its text."""
@@ -131,21 +143,23 @@ class FixedGame:
 
     def _look(self) -> str:
         """Returns the text of the current state and updates the offered commands."""
-        view = self._views.get(self.state)
+        state = self.state
+        view = self._views.get(state)
         if view is None:
             if len(self._views) >= MAX_CACHED_STATES:
                 self._views.clear()
-            seen = self.engine.visible(self.state)
-            offers = {self._phrase(action): action for action in self.engine.commands(self.state, seen)}
-            view = self._views[self.state] = self._narrator(self.state, seen), offers, seen
+            loose = self.engine.loose(state)
+            view = self._narrator(state, loose), self._offers_in(state, loose), self.engine.seen(state, loose)
+            self._views[state] = view
         text, self._offers, self._seen = view
         return text
 
-    def _phrase(self, action: HomeAction) -> str:
-        phrase = self._commands.get(action)
-        if phrase is None:
-            phrase = self._commands[action] = command(self.home, action)
-        return phrase
+    def _report(self, action: HomeAction) -> str:
+        """Returns the sentence that reports a successful action."""
+        report = self._reports.get(action)
+        if report is None:
+            report = self._reports[action] = done(self.home, action)
+        return report
 
     def act(self, text: str) -> Outcome:
         """Executes one command and describes its effect. The dense reward pays each milestone once, 1 in total."""
@@ -155,19 +169,26 @@ class FixedGame:
             self.state, error = self.engine.apply(self.state, action, self._seen)
         if error or action is None:
             return Outcome(f"{REFUSED[error]} {self._look()}", valid=False)
+        if action.verb == WALK and not self._room_matters:
+            return Outcome(f"{self._report(action)} {self._look()}", progression=self._share)
         before, stage = self.reached.bit_count(), self.stage
         self.stage, self.reached = self.tracker.follow(self.state, self.stage, self.reached)
         parts = len(self.tracker.marks)
         last = len(self.goal.stages)
         success = self.stage == last
         now = parts if success else self.reached.bit_count()
-        sentences = [done(self.home, action)]
+        sentences = [self._report(action)]
         if success:
             sentences.append("The task is done.")
         elif self.stage > stage:
             sentences.append(f"Part {self.stage} of {last} is done.")
         sentences.append(self._look())
         return Outcome(" ".join(sentences), (now - before) / parts, success, success, True, now / parts)
+
+    @property
+    def _share(self) -> float:
+        """Returns the share of the milestones that have been reached."""
+        return self.reached.bit_count() / len(self.tracker.marks)
 
     def admissible(self) -> list[str]:
         """Returns every command that would be accepted now."""

@@ -8,7 +8,7 @@ or homes (rooms that no training home has).
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -53,6 +53,7 @@ def catalog() -> dict[str, Any]:
     return tomllib.loads(resources.files(__package__).joinpath("catalog.toml").read_text())
 
 
+@cache
 def goal_classes(unseen: bool | None = None) -> tuple[str, ...]:
     """Returns all goal classes, or only those that are (`unseen=True`) or are not held out of training."""
     catalogue = catalog()["goals"].items()
@@ -73,6 +74,7 @@ class FurnishedHome(NamedTuple):
     rooms: tuple[str, ...]
     things: tuple[Thing, ...]
     kinds: dict[str, tuple[str, ...]]
+    by_key: dict[str, Thing]
 
 
 @lru_cache(maxsize=4096)
@@ -93,7 +95,7 @@ def furnished_home(plan: int, rooms: int, split: str) -> FurnishedHome:
     def new(key: str) -> str:
         return str(names.get(key, key))
 
-    things: dict[str, Thing] = {}
+    things: dict[str, Thing] = {}  # by the key in training
     kinds: dict[str, list[str]] = {"room": list(room_names)}
     for key, spec in catalogue["things"].items():
         if "for" in spec or rng.random() >= spec.get("chance", 1.0):
@@ -106,7 +108,9 @@ def furnished_home(plan: int, rooms: int, split: str) -> FurnishedHome:
         things[key] = Thing(new(key), room, on=on, faces=new(spec.get("faces", "")), **properties)
         for kind in _kinds_of(things[key], spec):
             kinds.setdefault(kind, []).append(new(key))
-    return FurnishedHome(tuple(room_names), tuple(things.values()), {kind: tuple(keys) for kind, keys in kinds.items()})
+    names_of_kinds = {kind: tuple(keys) for kind, keys in kinds.items()}
+    by_key = {thing.key: thing for thing in things.values()}
+    return FurnishedHome(tuple(room_names), tuple(things.values()), names_of_kinds, by_key)
 
 
 PROPERTIES = ("surface", "container", "door", "switch", "seat", "always_on", "process")
@@ -133,7 +137,8 @@ class _Draft:
 
     def __init__(self, rng: np.random.Generator, settings: HouseholdSettings, plan: int) -> None:
         self.rng, self.settings, self.plan = rng, settings, plan
-        self.rooms, self.things, self.kinds = furnished_home(plan, settings.rooms, settings.split)
+        self.furnished = furnished_home(plan, settings.rooms, settings.split)
+        self.rooms, self.kinds = self.furnished.rooms, self.furnished.kinds
         self.items: dict[str, str] = {}  # loose object -> category
         self.mentioned: set[str] = set()  # furniture, appliances and rooms that the goal mentions
         self.stages: list[Stage] = []
@@ -212,8 +217,8 @@ class _Draft:
         opened = {c.x for c in single if c.kind == "closed"}
         changed = powered | opened
         return [
-            replace(thing, powered=thing.key in powered, opened=thing.key in opened) if thing.key in changed else thing
-            for thing in self.things
+            thing._replace(powered=thing.key in powered, opened=thing.key in opened) if thing.key in changed else thing
+            for thing in self.furnished.things
         ]
 
     def _place(self, item: str, goal_items: bool) -> Thing:
@@ -234,7 +239,7 @@ class _Draft:
                 closed, open_places = usual_closed, usual_open
         hidden = self.rng.random() < self.settings.hidden
         place = pick(self.rng, closed if (hidden and closed) or not open_places else open_places)
-        furniture = next(thing for thing in self.things if thing.key == place)
+        furniture = self.furnished.by_key[place]
         location = {"inside": place} if furniture.container else {"on": (place,)}
         return Thing(item, furniture.room, movable=True, sort=self.items[item], **location)
 

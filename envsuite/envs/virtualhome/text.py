@@ -19,7 +19,7 @@ from envsuite.envs.virtualhome.rules.engine import (
     HomeAction,
     HomeState,
 )
-from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine, Loose
 from envsuite.envs.virtualhome.rules.home import Home
 from envsuite.envs.virtualhome.rules.published import Entertainment, Preparation, Published, data
 from envsuite.tools import Tool
@@ -221,51 +221,53 @@ def published_objective(task: Published) -> str:
 
 
 class Narrator:
-    """Describes states of the fixed rules in words; `everywhere` includes the other rooms."""
+    """Describes states of the fixed rules in words; `everywhere` includes the other rooms.
+
+    The text of a room is stored until something visible in it changes.
+    """
 
     def __init__(self, engine: FixedEngine, everywhere: bool = False) -> None:
         self.engine, self.everywhere = engine, everywhere
         home = engine.home
-        self._furniture = {
-            room: [(bit, self._words(bit)) for bit in home.bits(home.fixed_in[room])] for room in home.room_bits
-        }
+        self._furniture = {room: home.bits(mask) for room, mask in home.fixed_in.items()}
         self._elsewhere = {
             room: "Elsewhere: " + listing(f"the {home.nouns[other]}" for other in home.room_bits if other != room) + "."
             for room in home.room_bits
         }
         self._participles = [(p, PARTICIPLES[p]) for p in home.processes]
+        self._pieces: dict[tuple[int, bool, bool], str] = {}
+        self._rooms: dict[tuple[int, int, int, int, Loose], str] = {}
 
-    def _words(self, bit: int) -> dict[tuple[bool, bool], str]:
-        """Returns the description of a fixed thing for each combination of (open, on)."""
-        home = self.engine.home
-        support = home.bits(home.supports[bit])[:1]
-        where = f" on the {home.nouns[support[0]]}" if support else ""
-        parts = {}
-        for is_open in (False, True):
-            for power in (False, True):
-                states = ["open" if is_open else "closed"] if bit & home.door else []
-                states += ["on" if power else "off"] if bit & home.switch else []
-                parts[is_open, power] = f"the {home.nouns[bit]}{where}" + (f" ({', '.join(states)})" if states else "")
-        return parts
+    def _piece(self, bit: int, is_open: bool, power: bool) -> str:
+        """Returns the words for a piece of furniture."""
+        words = self._pieces.get((bit, is_open, power))
+        if words is None:
+            home = self.engine.home
+            support = home.bits(home.supports[bit])[:1]
+            where = f" on the {home.nouns[support[0]]}" if support else ""
+            states = ["open" if is_open else "closed"] if bit & home.door else []
+            states += ["on" if power else "off"] if bit & home.switch else []
+            words = f"the {home.nouns[bit]}{where}" + (f" ({', '.join(states)})" if states else "")
+            self._pieces[bit, is_open, power] = words
+        return words
 
-    def __call__(self, s: HomeState, seen: int) -> str:
-        """Returns the description of a state: place, hands and visible things; `seen` is `engine.visible(s)`."""
-        home, nouns = self.engine.home, self.engine.home.nouns
+    def __call__(self, s: HomeState, loose: Loose) -> str:
+        """Returns the description of a state: place, hands and visible things; `loose` is `engine.loose(s)`."""
+        nouns = self.engine.home.nouns
         first = f"You are in the {nouns[s.room]}"
         if s.sitting:
             first += f", sitting on the {nouns[s.seat]}" + (f", facing the {nouns[s.facing]}" if s.facing else "")
         elif s.near:
             first += f", at the {nouns[s.near]}"
         in_hand = [self._thing(s, bit) for bit in (s.right, s.left) if bit]
-        parts = [first + ".", f"You hold {listing(in_hand)}." if in_hand else "Your hands are empty."]
-        parts.append("Here: " + self._room(s, s.room, seen))
-        if self.everywhere:
-            for room in home.room_bits:
-                if room != s.room:
-                    parts.append(f"In the {nouns[room]}: " + self._room(s, room, -1))
-        else:
-            parts.append(self._elsewhere[s.room])
-        return " ".join(parts)
+        hands = f"You hold {listing(in_hand)}." if in_hand else "Your hands are empty."
+        here = f"{first}. {hands} Here: {self._room(s, s.room, loose)}"
+        if not self.everywhere:
+            return f"{here} {self._elsewhere[s.room]}"
+        others = [room for room in self.engine.home.room_bits if room != s.room]
+        return " ".join(
+            [here, *(f"In the {nouns[room]}: {self._room(s, room, self.engine.loose(s, room))}" for room in others)]
+        )
 
     def _thing(self, s: HomeState, bit: int) -> str:
         noun = self.engine.home.nouns[bit]
@@ -274,20 +276,24 @@ class Narrator:
         marks = [word for process, word in self._participles if self.engine.marked(s, bit, process)]
         return f"the {' '.join([*marks, noun])}"
 
-    def _room(self, s: HomeState, room: int, seen: int) -> str:
-        """Returns the description of a room: furniture, and the things of `seen` outside closed containers."""
+    def _room(self, s: HomeState, room: int, loose: Loose) -> str:
+        """Returns the description of a room: its furniture with the loose things there."""
         home = self.engine.home
-        closed = home.door & ~s.open
-        hands = s.right | s.left
-        contents: dict[int, list[str]] = {}
-        for bit, inside, on in zip(home.movable_bits, s.inside, s.on, strict=True):
-            if inside & room and seen & bit and not bit & hands and not inside & closed:
-                contents.setdefault(on or inside & ~room, []).append(self._thing(s, bit))
+        furniture = home.fixed_in[room]
+        key = room, s.open & furniture, s.power & furniture, s.marks, loose
+        text = self._rooms.get(key)
+        if text is None:
+            text = self._rooms[key] = self._describe(s, room, dict(loose))
+        return text
+
+    def _describe(self, s: HomeState, room: int, loose: dict[int, tuple[int, ...]]) -> str:
+        home = self.engine.home
         empty, filled = [], []
-        for bit, parts in self._furniture[room]:
-            words = parts[s.open & bit > 0, s.power & bit > 0]
-            if things := contents.get(bit):
-                filled.append(f"{'On' if bit & home.surface else 'In'} {words}: {listing(things)}.")
+        for bit in self._furniture[room]:
+            words = self._piece(bit, s.open & bit > 0, s.power & bit > 0)
+            if things := loose.get(bit):
+                contents = listing(self._thing(s, thing) for thing in things)
+                filled.append(f"{'On' if bit & home.surface else 'In'} {words}: {contents}.")
             elif bit & home.target:
                 empty.append(words)
         return " ".join([f"{listing(empty)}." if empty else "", *filled]).strip() or "nothing of use."

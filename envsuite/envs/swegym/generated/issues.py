@@ -86,12 +86,14 @@ def explain(task: GeneratedTask, symptom: Symptom) -> Check:
     return explain_failure(files, tests, symptom)
 
 
-def explain_failure(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, whole: bool = False) -> Check:
+def explain_failure(
+    files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, whole: bool = False, line: int = 0
+) -> Check:
     """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code.
 
-    `whole`: pytest did not shorten the values.
+    `whole`: pytest did not shorten the values; `line`: number of the symptom's line of code, if it is known.
     """
-    statement, node = statement_of(files, tests, symptom)
+    statement, node = statement_of(files, tests, symptom, line)
     case = symptom.test.partition("[")[2].removesuffix("]")
     if statement and case and _SPOKEN.search(case):
         statement = f"# parameters: {case}\n{statement}"
@@ -216,7 +218,9 @@ def _parsed(text: str) -> _Source:
     return _Source(text.splitlines(), functions, [node for node in nodes if isinstance(node, ast.stmt)])
 
 
-def statement_of(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) -> tuple[str, ast.stmt | None]:
+def statement_of(
+    files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, line: int = 0
+) -> tuple[str, ast.stmt | None]:
     """Returns source and syntax tree of the statement that starts with the symptom's line of code.
 
     Without such a line, for example if a test of a base class failed, the source is the test's body.
@@ -233,7 +237,8 @@ def statement_of(files: Mapping[str, str], tests: Sequence[str], symptom: Sympto
         starting = [node for node in statements if lines[node.lineno - 1].strip().startswith(symptom.code)]
         inside = [node for node in starting if any(_contains(function, node) for function in own)]
         if starting:
-            node = (inside or starting)[0]
+            at_line = [node for node in starting if node.lineno <= line <= (node.end_lineno or 0)]
+            node = (at_line[-1:] or inside or starting)[0]
             return _source(lines, node, symptom.code), node
     return symptom.code, None
 

@@ -13,8 +13,10 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def excerpt_of(text: str, name: str, code: str, whole: bool = False) -> str:
+def excerpt_of(text: str, name: str, code: str, whole: bool = False, number: int = 0) -> str:
     """Returns the excerpt of the test `name` up to the statement with the line `code`, or of the `whole` test.
+
+    `number`: of that line; 0: the first line that starts with `code`.
 
     The longest of these that fits: all statements of the test up to there, with the helpers of the module and of the
     test case that they use; all statements without helpers; only the statements that bind or call what the check
@@ -27,7 +29,7 @@ def excerpt_of(text: str, name: str, code: str, whole: bool = False) -> str:
         return ""
     lines = text.splitlines()
     for owner, function in _tests(tree, test):
-        statements = _up_to(function, lines, code)
+        statements = _up_to(function, lines, code, number)
         if whole and statements:
             statements += function.body[function.body.index(statements[-1]) + 1 :]
         if not statements:
@@ -61,14 +63,16 @@ def _is_test(node: ast.stmt) -> bool:
     return isinstance(node, _DEFINITIONS) and node.name.lower().startswith("test")
 
 
-def _up_to(function: _Function, lines: Sequence[str], code: str) -> list[ast.stmt]:
+def _up_to(function: _Function, lines: Sequence[str], code: str, number: int) -> list[ast.stmt]:
     """Returns the statements of a test up to the one with the line `code`; none if there is no such line."""
     before: list[ast.stmt] = []
+    inside_test = function.lineno <= number <= (function.end_lineno or 0)
     for node in function.body:
         if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
             before.append(node)
         inside = lines[node.lineno - 1 : node.end_lineno]
-        if code and any(line.strip().startswith(code) for line in inside):
+        reached = not inside_test or number <= (node.end_lineno or 0)
+        if reached and code and any(line.strip().startswith(code) for line in inside):
             return before
     return []
 

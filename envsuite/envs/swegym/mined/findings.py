@@ -27,7 +27,7 @@ _BEFORE, _AFTER = 60, 240
 """characters shown before and after the first difference"""
 _CALL = 300
 """characters of a call in a finding"""
-_PLACE = re.compile(r"(\S+):\d+: in (\S+)")
+_PLACE = re.compile(r"(?P<path>\S+):(?P<line>\d+): in (?P<function>\S+)")
 _DIFFER = re.compile(r"(AssertionError: )?(?:Lists|Tuples|Sequences|Sets) differ: ")
 _CONDITION = re.compile(r"(?:AssertionError: )?assert (?:not )?(?P<value>.+)")
 _PATTERN = re.compile(r"Expected regex: (?P<pattern>.+)\nActual message: (?P<message>.+)")
@@ -41,6 +41,9 @@ class TracedSymptom(Symptom):
     """innermost line of the traceback in the test's own file: in a helper, if the test calls one"""
     raised_in: str = ""
     """file in which the error was raised"""
+    line: int = 0
+    """number of the line `code`; 0 if it is not known"""
+    inner_line: int = 0
 
 
 def traced(tests: Sequence[str], failures: Mapping[str, str]) -> tuple[TracedSymptom, ...]:
@@ -51,32 +54,33 @@ def traced(tests: Sequence[str], failures: Mapping[str, str]) -> tuple[TracedSym
 
 def _traced(test: str, failure: str) -> TracedSymptom:
     symptom = symptom_of(test, failure, CHARACTERS)
-    places = [match for line in failure.splitlines() if (match := _PLACE.match(line))]
-    raised_in = places[-1][1] if places else ""
-    return TracedSymptom(test, _own_line(failure, symptom), symptom.error, symptom.code, raised_in)
-
-
-def _own_line(failure: str, symptom: Symptom) -> str:
-    """Returns the traceback's first line in the test itself, not in a helper of it."""
-    path, lines = symptom.test.partition("::")[0], failure.splitlines()
-    for number, line in enumerate(lines[:-1]):
-        if re.match(rf"{re.escape(path)}:\d+: in test", line) and lines[number + 1].startswith("    "):
-            return lines[number + 1].strip()[:200]
-    return symptom.code
+    lines = [*failure.splitlines(), ""]
+    places = [(lines[number + 1], match) for number, line in enumerate(lines) if (match := _PLACE.match(line))]
+    own = [(code, match) for code, match in places if match["path"] == test.partition("::")[0] and code[:4] == "    "]
+    outer = next(((code, match) for code, match in own if match["function"].startswith("test")), None)
+    return TracedSymptom(
+        test,
+        outer[0].strip()[:200] if outer else symptom.code,
+        symptom.error,
+        inner=symptom.code,
+        raised_in=places[-1][1]["path"] if places else "",
+        line=int(outer[1]["line"]) if outer else 0,
+        inner_line=int(own[-1][1]["line"]) if own else 0,
+    )
 
 
 def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) -> Check:
     """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code."""
     symptom = replace(symptom, error=_DIFFER.sub(r"\1", symptom.error, count=1))
-    check = issues.explain_failure(files, tests, symptom, whole=True)
     if not isinstance(symptom, TracedSymptom):
-        return check
+        return issues.explain_failure(files, tests, symptom, whole=True)
+    check = issues.explain_failure(files, tests, symptom, whole=True, line=symptom.line)
     first = symptom.error.partition("\n")[0]
     if symptom.raised_in in files and symptom.raised_in not in tests and first.startswith("AssertionError"):
         return replace(check, finding=f"It raises `{first if len(first) <= _CALL else 'AssertionError'}`.")
-    inner = replace(symptom, code=symptom.inner)
+    inner = replace(symptom, code=symptom.inner, line=symptom.inner_line)
     if not check.got and symptom.inner != symptom.code:
-        compared = issues.explain_failure(files, tests, inner, whole=True)
+        compared = issues.explain_failure(files, tests, inner, whole=True, line=inner.line)
         known = compared.got or _sides(compared)
         check = replace(compared, statement=check.statement) if known else check
     if not check.got and (sides := _sides(check)):
@@ -102,12 +106,12 @@ def _sides(check: Check) -> tuple[str, str] | None:
 
 
 def _decided(
-    files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, check: Check, left: str, right: str
+    files: Mapping[str, str], tests: Sequence[str], symptom: TracedSymptom, check: Check, left: str, right: str
 ) -> Check:
     """Tells got from expected by where the two operands come from: the package's answer is, or was bound to, a call of
     something that is not in the standard library.
     """
-    _, node = issues.statement_of(files, tests, symptom)
+    _, node = issues.statement_of(files, tests, symptom, symptom.line)
     operands = issues.operands_of(node)
     tree = _parsed(files.get(symptom.test.partition("::")[0], ""))
     if operands is None or node is None:

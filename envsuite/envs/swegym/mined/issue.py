@@ -17,7 +17,7 @@ from dataclasses import replace
 from envsuite.envs.swegym.generated.issues import LISTED, Check
 from envsuite.envs.swegym.generated.tasks import Symptom
 from envsuite.envs.swegym.mined.excerpt import excerpt_of, parameters_of
-from envsuite.envs.swegym.mined.findings import explain
+from envsuite.envs.swegym.mined.findings import TracedSymptom, explain
 from envsuite.envs.swegym.mined.hunks import FileHunk, split_lines
 
 SHOWN = 2
@@ -103,7 +103,8 @@ def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Chec
     if parameters is None:
         return replace(check, statement="")
     missing = _MISSING.search(symptom.error)
-    excerpt = excerpt_of(text, symptom.test, symptom.code, whole=bool(missing))
+    line = symptom.line if isinstance(symptom, TracedSymptom) else 0
+    excerpt = excerpt_of(text, symptom.test, symptom.code, whole=bool(missing), number=line)
     if missing and not excerpt:
         return replace(check, statement="")
     return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from envsuite.envs.virtualhome.generator import catalog
@@ -16,7 +16,7 @@ from envsuite.envs.virtualhome.household.goals import (
     conditions,
     ground,
 )
-from envsuite.envs.virtualhome.household.layouts import Dice, layout
+from envsuite.envs.virtualhome.household.layouts import Dice, layout, places_in
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import split_of, structure
 from envsuite.envs.virtualhome.household.vocabulary import (
@@ -59,7 +59,7 @@ class Draft:
         self.banned: set[str] = set()  # nouns of further objects that would count for the goal
         self.known = frozenset(nouns("*", self.unseen_objects))
         self.ways = 1  # to fix the choices of all parts
-        self._places: dict[str, dict[str, float]] = {}
+        self._places = places_in(plan, settings.rooms, settings.split)
         self.mentioned: set[str] = set()  # furniture and rooms that the goal mentions
         self.bare: set[str] = set()  # places that must be bare: no other objects start there
         self.parts: list[Part] = []
@@ -148,6 +148,12 @@ class Draft:
         if noun in self.banned or not self._usual(category(noun)):
             return False
         return all(noun_of(item) != noun for item in self.items)
+
+    def _free_nouns(self) -> list[str]:
+        """Returns the nouns of training for which `_is_free` holds."""
+        taken = self.banned.union(map(noun_of, self.items))
+        usual = {sort for sort in catalog()["goods"] if self._usual(sort)}
+        return [noun for noun in nouns("*", False) if noun not in taken and category(noun) in usual]
 
     def _named(self, noun: str) -> str:
         return f"{self.dice.pick(vocabulary()['modifiers'][category(noun)])} {noun}"
@@ -271,17 +277,11 @@ class Draft:
         """Returns the furniture at the start: on if the goal switches it off."""
         powered = {c.x for part in self.parts for c in conditions(part) if c.kind == "off"}
         things = self.layout.things
-        return {key: replace(thing, powered=True) if key in powered else thing for key, thing in things.items()}
+        return {key: thing._replace(powered=True) if key in powered else thing for key, thing in things.items()}
 
     def _usual(self, sort: str) -> dict[str, float]:
         """Returns the furniture of this home where people keep objects of a category, with weights."""
-        places = self._places.get(sort)
-        if places is None:
-            new = unseen_furniture() if self.settings.split == "unseen_appliance" else {}
-            weights = {new.get(key, key): weight for key, weight in usual_places(sort).items()}
-            places = {key: weight for key, weight in weights.items() if key in self.layout.things}
-            self._places[sort] = places
-        return places
+        return self._places[sort]
 
     def _place(self, item: str, avoid: set[str]) -> Thing | None:
         """Places an object at the start, not at furniture in `avoid`. Returns None without a place."""
@@ -306,8 +306,8 @@ class Draft:
         """Adds objects that the goal does not need: first some of the same categories, then any."""
         settings = self.settings
         sorts = {sort_of(item) for item in self.items}
-        free = [noun for noun in nouns("*", False) if self._is_free(noun)]
-        free = [noun for noun in self.dice.shuffled(free) if self._usual(category(noun)).keys() - self.bare]
+        placeable = {sort for sort in catalog()["goods"] if self._usual(sort).keys() - self.bare}
+        free = [noun for noun in self.dice.shuffled(self._free_nouns()) if category(noun) in placeable]
         number = settings.objects - len(self.items)
         alike = [noun for noun in free if category(noun) in sorts][: settings.distractors]
         nouns_to_add = [*alike, *(noun for noun in free if noun not in alike)][: max(number, 0)]

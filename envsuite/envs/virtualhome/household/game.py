@@ -30,7 +30,7 @@ class HouseholdGame:
         self._list_offers = Offers(self.engine)
         # Walking changes nothing but the room, so most parts are not checked after it.
         self._room_matters = [any(c.kind == "room" for c in conditions(part)) for part in drawn.goal.parts]
-        self.begin()
+        self._restart()
 
     @cached_property
     def planner(self) -> OrderedPlanner:
@@ -43,6 +43,10 @@ class HouseholdGame:
 
     def begin(self) -> str:
         """Restores the initial state and returns its text."""
+        self._restart()
+        return self._narrator.everything(self.state)
+
+    def _restart(self) -> None:
         self.state = self.engine.start
         self.part, self.earned = 0, 0.0
         self.preferences: tuple[bool, ...] = ()
@@ -50,7 +54,6 @@ class HouseholdGame:
         self.history: list[tuple[HomeState, int]] = [(self.state, 0)]
         self._expert: SearchingExpert | None = None
         self._offers = self._list_offers(self.state)
-        return self._narrator.everything(self.state)
 
     @property
     def progress(self) -> float:

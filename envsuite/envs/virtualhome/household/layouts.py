@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from envsuite.envs.virtualhome.generator import PROPERTIES, catalog
 from envsuite.envs.virtualhome.household.structure import split_of
-from envsuite.envs.virtualhome.household.vocabulary import rooms_for, unseen_furniture
+from envsuite.envs.virtualhome.household.vocabulary import rooms_for, unseen_furniture, usual_places
 from envsuite.envs.virtualhome.rules.home import Thing
 
 HOMES = 1000  # number of homes per size, for seen and unseen rooms each
@@ -97,6 +97,18 @@ def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
     return FurnishedPlan(
         tuple(room_names), things, {kind: tuple(keys) for kind, keys in kinds.items()}, split_of(identity)
     )
+
+
+@lru_cache(maxsize=4096)
+def places_in(plan: int, rooms: int, split: str) -> dict[str, dict[str, float]]:
+    """Returns category -> the furniture of home number `plan` where people keep such objects, with weights."""
+    things = layout(plan, rooms, split).things
+    new = unseen_furniture() if split == "unseen_appliance" else {}
+    places = {}
+    for sort in catalog()["goods"]:
+        weights = {new.get(key, key): weight for key, weight in usual_places(sort).items()}
+        places[sort] = {key: weight for key, weight in weights.items() if key in things}
+    return places
 
 
 def _kinds_of(thing: Thing, spec: dict[str, Any]) -> list[str]:

@@ -36,10 +36,8 @@ def split_of(text: str) -> str:
 
 
 def split_of_seed(seed: int) -> str:
-    """Returns the split of a seed: from 1,000,000 on for testing, from 2,000,000 on for validation."""
-    if seed < HOUSEHOLD_SPLITS["test"].start:
-        return "train"
-    return "test" if seed < HOUSEHOLD_SPLITS["valid"].start else "valid"
+    """Returns the split whose homes a seed draws: seeds outside the ranges of all splits draw homes of training."""
+    return next((split for split in ("valid", "test") if seed in HOUSEHOLD_SPLITS[split]), "train")
 
 
 def structure(goal: OrderedGoal, start: str, things: Mapping[str, Thing]) -> str:

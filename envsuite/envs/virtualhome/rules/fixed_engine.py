@@ -13,6 +13,8 @@ Differences from `HomeEngine`:
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from envsuite.envs.virtualhome.rules.engine import (
     CLOSE,
     GRAB,
@@ -29,6 +31,9 @@ from envsuite.envs.virtualhome.rules.engine import (
     put,
 )
 from envsuite.envs.virtualhome.rules.home import Home
+
+Loose = tuple[tuple[int, tuple[int, ...]], ...]
+"""(place, loose things there)"""
 
 
 class FixedEngine(HomeEngine):
@@ -47,6 +52,17 @@ class FixedEngine(HomeEngine):
             SIT: home.seat,
         }
         self._takes = {PUTIN: home.container, PUTBACK: home.surface}
+        self._arrangement: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # inside and on of the latest answer
+        self._things_at: dict[int, tuple[int, ...]] = {}
+
+    @cached_property
+    def pieces(self) -> dict[int, list[int]]:
+        """Returns furniture at floor level -> itself and what stands on it."""
+        return {root: self.home.bits(mask) for root, mask in self.home.at_root.items()}
+
+    @cached_property
+    def _places(self) -> dict[int, list[int]]:
+        return {room: [room, *self.home.bits(mask)] for room, mask in self.home.fixed_in.items()}
 
     def _start(self) -> HomeState:
         start = super()._start()
@@ -60,15 +76,48 @@ class FixedEngine(HomeEngine):
             x = s.on[i] or s.inside[i] & ~home.room_mask
         return home.root.get(x, 0)
 
+    def things_at(self, s: HomeState) -> dict[int, tuple[int, ...]]:
+        """Returns furniture -> the loose things on or in it, and room -> those in a hand or on the floor there.
+
+        Stores the latest answer, because most commands are walks, which move nothing.
+        """
+        inside_of, on_of = self._arrangement
+        if s.inside is not inside_of or s.on is not on_of:
+            rooms, things = self.home.room_mask, {}
+            for bit, inside, on in zip(self.home.movable_bits, s.inside, s.on, strict=True):
+                place = on or inside & ~rooms or inside
+                things[place] = (*things.get(place, ()), bit)
+            self._arrangement, self._things_at = (s.inside, s.on), things
+        return self._things_at
+
+    def loose(self, s: HomeState, room: int = 0) -> Loose:
+        """Returns (place, things there) for the visible things that nobody holds.
+
+        They are in the agent's room or, if `room` is given, anywhere in that one.
+        """
+        if self.nearsighted and not room:
+            places = self.pieces[s.near] if s.near else [s.room]
+        else:
+            places = self._places[room or s.room]
+        closed, rooms = self.home.door & ~s.open, self.home.room_mask
+        things = self.things_at(s)
+        loose = []
+        for place in places:
+            if place in things and not place & closed:
+                there = things[place]
+                if place & rooms:
+                    there = tuple(bit for bit in there if bit != s.right and bit != s.left)
+                loose.append((place, there))
+        return tuple(loose)
+
     def visible(self, s: HomeState) -> int:
-        home = self.home
-        closed = home.door & ~s.open
-        room, near = s.room, s.near
-        seen = home.fixed_in[room] | s.right | s.left
-        for bit, inside, on in zip(home.movable_bits, s.inside, s.on, strict=True):
-            if inside & room and not inside & closed:
-                if self.nearsighted and home.root.get(on or inside & ~room, 0) != near:
-                    continue
+        return self.seen(s, self.loose(s))
+
+    def seen(self, s: HomeState, loose: Loose) -> int:
+        """Returns `visible(s)`; `loose` is `loose(s)`."""
+        seen = self.home.fixed_in[s.room] | s.right | s.left
+        for _, things in loose:
+            for bit in things:
                 seen |= bit
         return seen
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import NamedTuple
 
 FLAGS = ("surface", "container", "door", "switch", "seat", "target", "always_on")
 """properties of things that a home stores as bit masks"""
+_flags_of = attrgetter(*FLAGS)
 
 
-@dataclass(frozen=True)
-class Thing:
+class Thing(NamedTuple):
     """Piece of furniture, appliance or loose object, with its initial place."""
 
     key: str
@@ -74,9 +75,10 @@ class Home:
         self.movable = sum(self.movable_bits)
         flags = dict.fromkeys(FLAGS, 0)
         for thing in ordered:
-            for flag in FLAGS:
-                if getattr(thing, flag):
-                    flags[flag] |= self.bit[thing.key]
+            bit = self.bit[thing.key]
+            for flag, holds in zip(FLAGS, _flags_of(thing), strict=True):
+                if holds:
+                    flags[flag] |= bit
         self.surface, self.container, self.door, self.switch, self.seat, self.target, self.always_on = flags.values()
         self.faces = {self.bit[t.key]: self.bit[t.faces] for t in ordered if t.faces in self.bit}
         self.process = {self.bit[t.key]: t.process for t in ordered if t.process}
@@ -117,7 +119,7 @@ class Home:
             return nouns.get(key, key)
 
         things = [
-            replace(t, key=new(t.key), noun=nouns.get(t.key, t.noun), on=tuple(map(new, t.on)), inside=new(t.inside))
+            t._replace(key=new(t.key), noun=nouns.get(t.key, t.noun), on=tuple(map(new, t.on)), inside=new(t.inside))
             for t in self.things.values()
         ]
         return Home(self.rooms, things, self.start)

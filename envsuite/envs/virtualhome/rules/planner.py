@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import count
 
 from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeState
@@ -96,7 +95,7 @@ class ReducedSearch:
         full_engine = engine.home
         self.full_engine = engine
         things = [
-            replace(thing, on=() if thing.movable else tuple(k for k in thing.on if k in keys)[:1], inside="")
+            thing._replace(on=() if thing.movable else tuple(k for k in thing.on if k in keys)[:1], inside="")
             for key, thing in full_engine.things.items()
             if key in keys
         ]

@@ -1,0 +1,107 @@
+"""Commands that a player is offered under the fixed rules, with their actions."""
+
+from __future__ import annotations
+
+from envsuite.envs.virtualhome.rules.engine import (
+    CLOSE,
+    GRAB,
+    OPEN,
+    PUTBACK,
+    PUTIN,
+    SIT,
+    STANDUP,
+    SWITCHOFF,
+    SWITCHON,
+    WALK,
+    HomeAction,
+    HomeState,
+)
+from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine, Loose
+from envsuite.envs.virtualhome.text import command
+
+
+class OfferList:
+    """Lists every command that would be accepted in a state: the phrases of `FixedEngine.commands`, in its order.
+
+    Walks are stored for each place, so that only the few actions within reach are listed anew.
+    """
+
+    def __init__(self, engine: FixedEngine) -> None:
+        self.engine, self.home = engine, engine.home
+        self._phrases: dict[HomeAction, str] = {}
+        self._walk: dict[int, dict[str, HomeAction]] = {}
+        self._walks: dict[tuple[int, int], dict[str, HomeAction]] = {}
+
+    def phrase(self, action: HomeAction) -> str:
+        """Returns the command for an action."""
+        phrase = self._phrases.get(action)
+        if phrase is None:
+            phrase = self._phrases[action] = command(self.home, action)
+        return phrase
+
+    def __call__(self, s: HomeState, loose: Loose) -> dict[str, HomeAction]:
+        """Returns command -> action; `loose` is `engine.loose(s)`."""
+        home, near = self.home, s.near
+        here: list[int] = []
+        elsewhere: list[int] = []
+        for place, things in loose:
+            (here if near and home.root.get(place) == near else elsewhere).extend(things)
+        offers: dict[str, HomeAction] = {}
+        if not s.sitting:
+            offers |= self._walks.get((s.room, near)) or self._walks_from(s.room, near)
+            for bit in sorted(elsewhere):
+                offers |= self._walk_to(bit)
+        if near:
+            for action in self._within_reach(s, sorted(here)):
+                offers[self._phrases.get(action) or self.phrase(action)] = action
+        if s.sitting:
+            offers[self.phrase(HomeAction(STANDUP))] = HomeAction(STANDUP)
+        return offers
+
+    def _walks_from(self, room: int, near: int) -> dict[str, HomeAction]:
+        """Returns the walks to other rooms and to furniture."""
+        home = self.home
+        pieces = home.bits(home.fixed_in[room] & ~home.at_root.get(near, 0))
+        walks: dict[str, HomeAction] = {}
+        for bit in (*(bit for bit in home.room_bits if bit != room), *pieces):
+            walks |= self._walk_to(bit)
+        self._walks[room, near] = walks
+        return walks
+
+    def _walk_to(self, bit: int) -> dict[str, HomeAction]:
+        """Returns the walk to a room or thing; nothing for what commands cannot refer to."""
+        walk = self._walk.get(bit)
+        if walk is None:
+            action = HomeAction(WALK, bit)
+            walk = {self.phrase(action): action} if bit & (self.home.target | self.home.room_mask) else {}
+            self._walk[bit] = walk
+        return walk
+
+    def _within_reach(self, s: HomeState, things: list[int]) -> list[HomeAction]:
+        """Returns the actions on the furniture at which the agent stands, and on the loose `things` there."""
+        home = self.home
+        held = [bit for bit in (s.right, s.left) if bit]
+        free = len(held) < 2
+        actions: list[HomeAction] = []
+        for x in self.engine.pieces[s.near]:
+            if not x & home.target:
+                continue
+            if x & home.door:
+                if s.open & x:
+                    actions.append(HomeAction(CLOSE, x))
+                elif free and not s.power & x:
+                    actions.append(HomeAction(OPEN, x))
+            if x & home.switch and free:
+                if s.power & x:
+                    actions.append(HomeAction(SWITCHOFF, x))
+                elif not s.open & x:
+                    actions.append(HomeAction(SWITCHON, x))
+            if x & home.container and (s.open & x or not x & home.door):
+                actions += [HomeAction(PUTIN, item, x) for item in held]
+            if x & home.surface:
+                actions += [HomeAction(PUTBACK, item, x) for item in held]
+            if x & home.seat and not s.sitting:
+                actions.append(HomeAction(SIT, x))
+        if free:
+            actions += [HomeAction(GRAB, x) for x in things if x & home.target]
+        return actions
