@@ -63,6 +63,13 @@ TEMPLATE = (
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
+NO_GPU = (
+    "No GPU was available. These are the sections of `make gpu-proof`, which replaces this page where there is a GPU, "
+    "run on a CPU with tiny shapes: they show that the checks work and that the numbers agree, and nothing about the "
+    "memory or the speed of a GPU."
+)
+
+
 class Proof:
     """The page, the device and the time left."""
 
@@ -281,7 +288,7 @@ def qwen_settings(shape: str) -> dict[str, Any]:
     return {**config.to_dict(), "architectures": ["Qwen2ForCausalLM"]}
 
 
-def measured_memory(proof: Proof, shape: str, lora: bool, length: int = 1024, reply: int = 256) -> None:
+def measured_memory(proof: Proof, shape: str, lora: bool, length: int, reply: int) -> None:
     """Measures the peak memory of an update against the estimate of --dry-run, and the speed of the
     update."""
     rows = 2
@@ -307,7 +314,7 @@ def measured_memory(proof: Proof, shape: str, lora: bool, length: int = 1024, re
         seconds = time.perf_counter() - began
     read, sampled = 8 * length, 8 * reply
     proof.write(
-        f"| Qwen2.5-{shape} {'LoRA 16' if lora else 'all weights'} | {expected / 1e9:.2f} | {counter.peak / 1e9:.2f} | "
+        f"| Qwen2.5-{shape} {'LoRA 16' if lora else 'all weights'} | {expected / 1e9:.3g} | {counter.peak / 1e9:.3g} | "
         f"{100 * (counter.peak / expected - 1):+.0f} % | {read / seconds:,.0f} | {sampled / seconds:,.0f} | "
         f"{log['grad_norm']:.3g} |"
     )
@@ -315,9 +322,10 @@ def measured_memory(proof: Proof, shape: str, lora: bool, length: int = 1024, re
 
 def memory_table(proof: Proof, shapes: list[str]) -> None:
     """Writes the table of peak memory and update speed."""
+    length, reply = (128, 32) if "tiny" in shapes else (1024, 256)
     proof.write(
-        "GRPO with KL, checkpointed, bfloat16 with float32 masters; 8 rows of 1,024 tokens of which 256 are sampled, "
-        "2 rows a pass. An update reads every row twice (reference and policy) and learns once.",
+        f"GRPO with KL, checkpointed, bfloat16 with float32 masters; 8 rows of {length:,} tokens of which {reply} are "
+        "sampled, 2 rows a pass. An update reads every row twice (reference and policy) and learns once.",
         "",
         "| model | GB by --dry-run | GB measured | difference | tokens read/s | tokens sampled/s | gradient norm |",
         "|---|--:|--:|--:|--:|--:|--:|",
@@ -328,8 +336,7 @@ def memory_table(proof: Proof, shapes: list[str]) -> None:
                 proof.write(f"| Qwen2.5-{shape} {'LoRA 16' if lora else 'all weights'} | no time left | | | | | |")
                 continue
             with _failures(proof):
-                small = {"length": 128, "reply": 32} if shape == "tiny" else {}
-                measured_memory(proof, shape, lora, **small)
+                measured_memory(proof, shape, lora, length, reply)
             gc.collect()
             if proof.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -480,10 +487,12 @@ def main() -> None:
     shapes = args.shapes.split(",")
     device = pick_device("auto")
     proof = Proof(args.output, args.minutes, device)
-    command = f"`python -m benchmarks.gpu_proof --shapes {args.shapes}`"
-    proof.write(
-        "# Training on one GPU" if device.type == "cuda" else "# Training, checked on a CPU", "", f"{command}, one run."
-    )
+    updates = f" --updates {args.updates}" if args.updates != parser.get_default("updates") else ""
+    command = f"`python -m benchmarks.gpu_proof --shapes {args.shapes}{updates}`"
+    on_gpu = device.type == "cuda"
+    proof.write("# Training on one GPU" if on_gpu else "# Training, checked on a CPU", "", f"{command}, one run.")
+    if not on_gpu:
+        proof.write("", NO_GPU)
     proof.section("Machine", 0, machine)
     proof.section("bfloat16 beside float32", 40, precision, shapes[0], args.updates)
     proof.section("Memory and speed of an update", 45, memory_table, shapes)

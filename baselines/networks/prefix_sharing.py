@@ -152,7 +152,8 @@ def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], places: _
     kernel = getattr(module.config, "_attn_implementation", "")
     # A pass for the prefix would be one more than other processes take where the model is sharded
     # over them, and kernels that find packed sequences by their positions find none behind a cache.
-    alone = is_checkpointed(module) or is_sharded(module) or not can_reuse(module.config)
+    # Behind a cache a compiled block depends on its number: every layer would be compiled by itself.
+    alone = is_checkpointed(module) or is_compiled(module) or is_sharded(module) or not can_reuse(module.config)
     first = 0 if alone or (rows.packing and kernel in VARLEN) else shared_prefix(rows)
     if rows.packing:
         lengths = rows.valid.sum(1).tolist()
@@ -173,6 +174,11 @@ def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], places: _
 def is_checkpointed(module: nn.Module) -> bool:
     """Returns True if the next pass through `module` recomputes activations in its backward pass."""
     return any(isinstance(layer, GradientCheckpointingLayer) and layer.training for layer in module.modules())
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Returns True if the next pass through `module` runs compiled blocks (`networks.compiled`)."""
+    return any(block._compiled_call_impl is not None for block in module.modules())
 
 
 def set_checkpointing(module: nn.Module, active: bool) -> None:

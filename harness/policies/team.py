@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.types import HashesWeights, Policy, Prompt, Reply, ReportsRetries, WatchesWeights
+from harness.types import DescribesConnection, HashesWeights, Policy, Prompt, Reply, ReportsRetries, WatchesWeights
 from harness.waiting import act, asynchronous, wait
 
 
@@ -51,6 +51,14 @@ class TeamPolicy:
     def served_weights(self) -> None:
         """Returns None: the weights of several servers have no common fingerprint."""
         return None
+
+    def connection(self) -> dict[str, Any]:
+        """Returns each entry of config.json as the members' own entries by their names."""
+        entries: dict[str, Any] = {}
+        for policy in self._different:
+            for name, entry in (policy.connection() if isinstance(policy, DescribesConnection) else {}).items():
+                entries.setdefault(name, {})[policy.name] = entry
+        return entries
 
     def retrying(self) -> list[tuple[str, float]]:
         """Returns the retries of all members."""

@@ -3,6 +3,7 @@
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch._dynamo.utils import counters  # noqa: E402
 
 from baselines import recipe as recipes  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
@@ -59,7 +60,11 @@ def test_flash_attention_without_its_package_is_refused_in_one_line(folder):
 @pytest.mark.parametrize("rank", [0, 4])
 def test_compiled_blocks_compute_the_same_values_and_gradients(folder, rank):
     """aot_eager captures forward and backward pass, and computes with the ordinary kernels."""
+    torch._dynamo.reset()
+    graphs = counters["stats"]["unique_graphs"]
     compiled = results(folder, compile="aot_eager", lora_rank=rank)
+    if not rank:  # the blocks of both layers, in actor and critic, share a graph
+        assert counters["stats"]["unique_graphs"] - graphs == 1
     check_equal(compiled, results(folder, lora_rank=rank))
     blocks = compiled[0]._compiled._blocks
     assert len(blocks) == 2 and all(block._compiled_call_impl is None for block in blocks)  # generation is not
@@ -68,6 +73,7 @@ def test_compiled_blocks_compute_the_same_values_and_gradients(folder, rank):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_blocks_compiled_by_inductor_compute_the_same(folder):
+    torch._dynamo.reset()
     check_equal(results(folder, compile="inductor"), results(folder))
 
 

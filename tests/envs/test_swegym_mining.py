@@ -374,6 +374,7 @@ def test_every_shipped_issue_states_a_check_and_hides_the_place_of_the_fix():
         assert "This check fails:\n\n    " in text, task.record.instance_id
         for got, expected in re.findall(r"^Got: `(.*)`\nExpected: `(.*)`$", text, re.MULTILINE):
             assert got != expected, task.record.instance_id
+        assert "The two sides are not equal" not in text, f"{task.record.instance_id}: no values"
         assert "The fix belongs in" not in text
         assert "The fix belongs in" in task.statement("full")
         assert all(test in task.statement("names") for test in task.record.fail_to_pass[:1])

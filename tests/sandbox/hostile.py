@@ -183,7 +183,6 @@ HOSTILE: dict[str, Hostile] = {
     "trace the zygote": Hostile(
         "import ctypes, os\nlibc = ctypes.CDLL(None)\nfor pid in (os.getppid(), world['parent'], world['zygote']):\n"
         "    attempt('ptrace', lambda: libc.ptrace(0x4206, pid, 0, 0) == 0 or None)",  # SEIZE does not stop its victim
-        open_to_process="maybe",
     ),
     "read the zygote's memory": Hostile(
         "import os\nfor pid in {os.getppid(), world['zygote'], world['parent']} - {0}:\n"
