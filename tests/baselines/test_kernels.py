@@ -63,8 +63,9 @@ def test_compiled_blocks_compute_the_same_values_and_gradients(folder, rank):
     torch._dynamo.reset()
     graphs = counters["stats"]["unique_graphs"]
     compiled = results(folder, compile="aot_eager", lora_rank=rank)
-    if not rank:  # the blocks of both layers, in actor and critic, share a graph
-        assert counters["stats"]["unique_graphs"] - graphs == 1
+    # However many layers there are: all share a graph, in actor and critic. With LoRA the critic's blocks are of
+    # another kind, and the input of the actor's first block needs no gradient.
+    assert counters["stats"]["unique_graphs"] - graphs == (3 if rank else 1)
     check_equal(compiled, results(folder, lora_rank=rank))
     blocks = compiled[0]._compiled._blocks
     assert len(blocks) == 2 and all(block._compiled_call_impl is None for block in blocks)  # generation is not
