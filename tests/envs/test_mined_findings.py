@@ -47,9 +47,9 @@ import pytest
 import m
 
 
-def agree(text, wanted):
-    answer = m.double(text)
-    assert answer == wanted
+def agree(text, other):
+    made = m.double(text)
+    assert made == other
 
 
 def test_helper():

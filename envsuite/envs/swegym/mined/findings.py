@@ -133,6 +133,7 @@ def _decided(
     functions = [part for part in ast.walk(tree) if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
     around = [part for part in functions if part.lineno <= node.lineno <= (part.end_lineno or 0)]
     bindings = [binding for scope in (*tree.body, *around) for binding in _bindings(scope, scope in around)]
+    bindings += [binding for function in around for binding in _parameters(function, tree)]
     standard = _standard_names(tree)
     answers: set[str] = set()
     for _ in bindings:  # a name may be bound to an expression with another bound name
@@ -172,6 +173,22 @@ def _bindings(scope: ast.stmt, inside: bool) -> list[tuple[str, ast.expr]]:
             spoken = [text.value for text in ast.walk(part.args[0]) if isinstance(text, ast.Constant)]
             names += [(name, part.args[1]) for text in spoken for name in re.findall(r"\w+", str(text))]
     return names
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> list[tuple[str, ast.expr]]:
+    """Returns the parameters of a helper with their defaults, and with what a module's calls pass."""
+    spec = function.args
+    parameters = [part.arg for part in (*spec.posonlyargs, *spec.args)]
+    pairs = list(zip(reversed(parameters), reversed(spec.defaults), strict=False))
+    positional = parameters[1:] if parameters[:1] == ["self"] else parameters
+    for call in (part for part in ast.walk(tree) if isinstance(part, ast.Call)):
+        if ast.unparse(call.func) in (function.name, f"self.{function.name}"):
+            spread = [part.value for part in call.args if isinstance(part, ast.Starred)]
+            spread += [part.value for part in call.keywords if part.arg is None]
+            pairs += [(name, value) for name in parameters for value in spread]
+            pairs += [] if spread else zip(positional, call.args, strict=False)
+            pairs += [(part.arg, part.value) for part in call.keywords if part.arg]
+    return pairs
 
 
 def _is_plain(node: ast.expr, plain: set[str]) -> bool:
