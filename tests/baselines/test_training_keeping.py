@@ -15,11 +15,12 @@ from rich.console import Console  # noqa: E402
 
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft  # noqa: E402
-from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.batch import collate, token_rewards, turn_rewards  # noqa: E402
 from baselines.configs import UpdateConfig  # noqa: E402
 from baselines.logging import checkpoints, progress  # noqa: E402
+from baselines.math.finite import NonFiniteLoss  # noqa: E402
 from baselines.microbatch import evaluate  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
