@@ -287,3 +287,17 @@ def test_progress_shows_what_is_worth_watching(terminal):
     assert "explained_variance 0.200" in text
     assert "games it trains on" in text
     assert ("1/4" in text) is terminal
+
+
+def test_a_checkpoint_older_than_a_setting_is_resumed_with_the_default_of_that_setting_alone(folder, tmp_path):
+    table = recipe(folder, updates=1)
+    TrainingRun(recipes.parse(table), tmp_path).train()
+    state = checkpoints.load(tmp_path / checkpoints.LATEST)
+    del state["recipe"]["backend"], state["recipe"]["model"]["packing"], state["recipe"]["knobs"]
+    checkpoints.save(tmp_path / checkpoints.LATEST, state)
+    resumed = TrainingRun(recipes.parse(table), tmp_path, resume=True)
+    assert resumed.update == 1
+    resumed.close()
+    other = {**table, "model": {**table["model"], "packing": True}}
+    with pytest.raises(UsageError, match="was trained with model = .*'packing': False"):
+        TrainingRun(recipes.parse(other), tmp_path, resume=True)
