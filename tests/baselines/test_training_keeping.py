@@ -299,5 +299,5 @@ def test_a_checkpoint_older_than_a_setting_is_resumed_with_the_default_of_that_s
     assert resumed.update == 1
     resumed.close()
     other = {**table, "model": {**table["model"], "packing": True}}
-    with pytest.raises(UsageError, match="was trained with model = .*'packing': False"):
+    with pytest.raises(UsageError, match=r"was trained with model = .*'packing': False"):
         TrainingRun(recipes.parse(other), tmp_path, resume=True)
