@@ -37,7 +37,7 @@ class PackedLinear(nn.Linear):
 def pack_linears(network: nn.Module, most: int = MOST_BYTES) -> int:
     """Makes the float32 linear layers of a network on a CPU faster where no gradient is needed; returns their number.
 
-    Every layer gets a second copy of its weight, so the layers take twice the memory. Later changes of the weight do not
+    Every layer gets a second copy of its weight, and takes twice the memory. Later changes of the weight do not
     reach the copy. Results differ by rounding. Nothing happens if the copies exceed `most` bytes or this torch has no
     oneDNN.
     """
