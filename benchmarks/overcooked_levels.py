@@ -123,11 +123,11 @@ def share(count: int, games: int) -> str:
     return f"{100 * count / games:.0f} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
 
 
-def measure(level: str, games: int, proofs: bool) -> dict[str, Any]:
+def measure(level: str, games: int, proofs: bool) -> dict[Any, Any]:
     """Returns the measurements of a level."""
     task = registry.TASKS[f"Overcooked-{level}-v1"]
     seeds = task.splits["test"][:games]
-    row: dict[str, Any] = {"level": level}
+    row: dict[Any, Any] = {"level": level}
     lengths, resets, commands, variants, mixed = [], [], [], [], []
     env = registry.build(task, control="station")
     assert isinstance(env, ServiceEnv)

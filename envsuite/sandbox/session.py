@@ -25,6 +25,7 @@ from envsuite.sandbox.protocol import Dialogue, Fate, HostKill, Limits, Result, 
 
 START_SECONDS = 120.0  # imports may take long on a cold disk
 GRACE_SECONDS = 20.0  # beyond a run's own limit; after that the sandbox itself is considered hung
+CLEAN_UP_SECONDS = 900.0  # for the removal of a run's files; some disks take milliseconds for each
 
 
 class Process(Protocol):
@@ -277,6 +278,8 @@ def _exchange(process: Process, message: bytes, limits: Limits) -> Result:
             value += data
         elif kind in excerpts:
             excerpts[kind].add(data)
+        elif kind == b"c":
+            deadline = time.monotonic() + CLEAN_UP_SECONDS
         else:
             end = json.loads(data)
             break

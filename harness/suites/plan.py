@@ -40,7 +40,7 @@ OWN_FIELDS = {
 
 
 NO_FLAGS = ("model", "knobs", "team", "explicit")
-"""fields of a request that are set by something else than the flag of that name"""
+"""fields of a request that no flag of the same name sets"""
 
 
 @dataclass(frozen=True)

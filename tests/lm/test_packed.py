@@ -1,5 +1,6 @@
 """Packed linear layers compute what torch's own do, and only where they may."""
 
+import copy
 import gc
 import weakref
 
@@ -7,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from harness.lm.packed import PackedLinear, pack_linears
+from harness.lm.packed import PackedLinear, available, pack_linears
 from tests.lm.tiny import tiny_model
+
+pytestmark = pytest.mark.skipif(not available(), reason="this torch has no oneDNN, for which weights are packed")
 
 
 def logits(network, rows=3):
@@ -48,6 +51,17 @@ def test_large_models_and_other_data_types_keep_their_layers():
     assert pack_linears(nn.Linear(8, 8, dtype=torch.bfloat16)) == 0
     assert type(network) is nn.Linear
     assert pack_linears(network, most=8 * 8 * 4) == 1
+
+
+def test_copies_and_other_data_types_of_a_packed_model_compute_as_torch_does():
+    layer = nn.Linear(8, 8)
+    pack_linears(layer)
+    rows = torch.ones(3, 8)
+    with torch.no_grad():
+        expected = nn.functional.linear(rows, layer.weight, layer.bias)
+        assert torch.equal(copy.deepcopy(layer)(rows), expected)
+        torch.testing.assert_close(layer(rows), expected)
+        assert layer.double()(rows.double()).dtype == torch.float64
 
 
 def test_a_packed_layer_is_freed_without_the_garbage_collector():

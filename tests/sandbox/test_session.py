@@ -5,13 +5,17 @@ import signal
 import threading
 import time
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from envsuite import sandbox
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.sandbox import drivers
+from envsuite.sandbox import session as session_module
+from envsuite.sandbox.inside import wire
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.session import Excerpt, _tail
 from tests.sandbox.conftest import LIMITS, PROGRAM, working
@@ -301,3 +305,24 @@ def test_an_excerpt_is_the_head_and_the_tail(pieces):
 @pytest.mark.parametrize(("said", "reason"), [(b"", ""), (b"no room\n", "no room"), (b"first\nlast\n\n", "last")])
 def test_the_reason_of_a_failure_is_the_last_line_that_was_said(said, reason):
     assert _tail(said) == reason
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_the_removal_of_a_runs_files_may_take_longer_than_the_run(announced, monkeypatch):
+    monkeypatch.setattr(session_module, "GRACE_SECONDS", 0.1)
+    (replies, answers), commands = os.pipe(), os.open(os.devnull, os.O_WRONLY)
+
+    def answer():
+        if announced:
+            wire.write_frame(answers, b"c", b"")
+        time.sleep(0.5)
+        wire.write_frame(answers, b"x", b'{"fate": "disk", "status": -9, "seconds": 0.01}')
+
+    zygote = threading.Thread(target=answer)
+    zygote.start()
+    process = SimpleNamespace(commands=commands, replies=replies)
+    with nullcontext() if announced else pytest.raises(OSError, match="stopped answering"):
+        assert session_module._exchange(process, b"job", sandbox.Limits(seconds=0.01)).fate == "disk"
+    zygote.join()
+    for handle in (replies, answers, commands):
+        os.close(handle)

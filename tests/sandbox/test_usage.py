@@ -10,7 +10,16 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from envsuite.sandbox.inside.family import descendants
-from envsuite.sandbox.inside.usage import UncollectedTime, ignores_children, memory_bytes, memory_of, unlinked_bytes
+from envsuite.sandbox.inside.usage import (
+    FILE_BYTES,
+    FOLDER_BYTES,
+    UncollectedTime,
+    folder_bytes,
+    ignores_children,
+    memory_bytes,
+    memory_of,
+    unlinked_bytes,
+)
 
 MB = 1 << 20
 
@@ -155,3 +164,11 @@ def test_a_crowd_goes_on_after_it_was_paused_for_a_look(session, play):
         "print(sum(os.read(read, 1)[0] for read, _ in ends), flush=True)\nos._exit(0)"
     )
     assert (result.fate, result.stdout) == ("exited", b"276\n")
+
+
+@pytest.mark.parametrize("named", ["folder", "file"])
+def test_every_folder_counts_four_files(tmp_path, named):
+    for number in range(5):
+        path = tmp_path / str(number)
+        path.mkdir() if named == "folder" else path.touch()
+    assert folder_bytes(str(tmp_path)) == 5 * (FOLDER_BYTES if named == "folder" else FILE_BYTES)

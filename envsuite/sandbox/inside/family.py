@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 
 def descendants(root: int | None = None) -> list[int]:
@@ -53,13 +53,13 @@ def pause_family(seconds: float = 10.0) -> bool:
     while awake := [pid for pid in descendants() if is_awake(pid)]:
         if time.monotonic() > end:
             return False
-        _signal_all(awake, signal.SIGSTOP)
+        signal_all(awake, signal.SIGSTOP)
         time.sleep(delay)
         delay = min(2 * delay, 0.05)  # looking takes processor time, which they need to stop
     return True
 
 
-def _signal_all(pids: Iterable[int], number: int) -> None:
+def signal_all(pids: Iterable[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -79,23 +79,6 @@ def give_way(pids: list[int]) -> None:
         with contextlib.suppress(OSError):  # it has ended
             if os.getpriority(os.PRIO_PROCESS, pid) < _LOW_PRIORITY:
                 os.setpriority(os.PRIO_PROCESS, pid, _LOW_PRIORITY)
-
-
-@contextlib.contextmanager
-def paused(really: bool, seconds: float = 1.0) -> Iterator[list[int]]:
-    """Stops every process below this one for a while, if `really`; yields their ids. After `seconds`, some may go on.
-
-    The kernel lets a look at a run wait for the run: at a process's mappings while it forks, at a folder while files
-    are created in it. That takes seconds if a crowd of processes shares the processor, or one process never rests.
-    """
-    if not really:
-        yield descendants()
-        return
-    pause_family(seconds)
-    try:
-        yield descendants()
-    finally:
-        _signal_all(descendants(), signal.SIGCONT)
 
 
 def threads_of_this_user() -> int:
@@ -125,7 +108,7 @@ def end_family(child: int, uid: int | None, namespaced: bool) -> None:
         for _ in range(200):
             if _has_ended(child):
                 return
-            _signal_all(descendants(child), signal.SIGKILL)
+            signal_all(descendants(child), signal.SIGKILL)
             time.sleep(0.002)
         return
     if uid is not None:
@@ -135,7 +118,7 @@ def end_family(child: int, uid: int | None, namespaced: bool) -> None:
         if not family:
             return
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            _signal_all(family, number)
+            signal_all(family, number)
         for pid in family:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
@@ -149,7 +132,7 @@ def end_tree(root: int) -> None:
     for _ in range(200):
         alive = [pid for pid in descendants(root) if not _has_ended(pid)]
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            _signal_all(alive, number)
+            signal_all(alive, number)
         if not alive:
             break
         time.sleep(0.002)

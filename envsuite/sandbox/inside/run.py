@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from . import wire
 from .attributes import AttributeGuard
 from .child import ERROR, OUTPUT, VALUE
-from .family import CROWD, descendants, give_way, paused
+from .family import CROWD, descendants, give_way, signal_all
 from .usage import (
     FOLDER_BYTES,
     ProcessMemory,
@@ -22,6 +23,7 @@ from .usage import (
     free_entries,
     ignores_children,
     memory_bytes,
+    memory_of,
     processor_seconds,
     unlinked_bytes,
     waited,
@@ -66,6 +68,9 @@ class SandboxRun:
     """True once the zygote has killed its processes"""
     peak: float = 0.0
     """largest memory seen beyond the baseline [bytes]"""
+    aside: threading.Thread | None = None
+    """measures the memory of a crowd"""
+    aside_peaks: list[float] = field(default_factory=list)
     excused: bool = True
     """False once processor time of the run was lost, or it had a crowd of processes: then all its time counts"""
     uncollected: UncollectedTime = field(default_factory=UncollectedTime)
@@ -98,7 +103,8 @@ class SandboxRun:
             poll.register(self.stdin, select.POLLOUT)
         listener = self.guard.listener if self.guard else -1
         next_look = time.monotonic() + TICK
-        next_disk, next_check = next_look, deadline
+        next_disk = next_flood = next_look
+        next_check = deadline
         allowed_bytes = limits["disk_mb"] * 1e6
         entries = free_entries(self.folders)
         try:
@@ -141,20 +147,24 @@ class SandboxRun:
                         self.excused = False
                         give_way(pids)
                     allowed_memory = limits["memory_mb"] * 1e6
-                    with paused(len(pids) > CROWD) as pids:
-                        self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory))
-                        lost = self.uncollected.look(pids) or any(map(ignores_children, pids))
+                    if len(pids) > CROWD:
+                        self._measure_aside(pids, allowed_memory)
+                    else:
+                        end = max(deadline, looked + 1.0)
+                        self.peak = max(self.peak, memory_bytes(pids, self.baseline, allowed_memory, end))
                     if self.peak > allowed_memory:
                         return "memory"
+                    lost = self.uncollected.look(pids) or any(map(ignores_children, pids))
                     self.excused = self.excused and not lost
                     # Looking at many processes takes processor time, of which the run must get the most.
                     next_look = time.monotonic() + max(TICK, 4 * (time.process_time() - used))
                 looked, used = time.monotonic(), time.process_time()
                 flood = (entries - free_entries(self.folders)) * FOLDER_BYTES > allowed_bytes / 2
-                if looked >= next_disk or flood:
-                    if self._disk_bytes(allowed_bytes, flood) > allowed_bytes:
+                if looked >= next_disk or (flood and looked >= next_flood):
+                    if self._disk_bytes(allowed_bytes) > allowed_bytes:
                         return "disk"
-                    next_disk = looked + max(10 * TICK, 4 * (time.process_time() - used))
+                    rest = 4 * (time.process_time() - used)
+                    next_flood, next_disk = looked + max(2 * TICK, rest), looked + max(10 * TICK, rest)
                     entries = free_entries(self.folders)
         finally:
             os.close(handle)
@@ -177,13 +187,24 @@ class SandboxRun:
         began, queued, used = start
         return self._seconds_since(began, queued) >= seconds or processor_seconds(descendants()) - used >= seconds
 
-    def _disk_bytes(self, stop: float, flood: bool) -> float:
-        """Returns the disk space of the run [bytes]; stops counting above `stop`. `flood`: files are being created."""
-        if not self.folders:
-            return 0.0
-        with paused(flood or len(descendants()) > CROWD) as pids:
-            total = sum(folder_bytes(folder, stop) for folder in self.folders)
-            return total if total > stop else total + unlinked_bytes(pids, self.folders)
+    def _measure_aside(self, pids: list[int], allowed: float) -> None:
+        """Adds what a crowd of processes uses to `peak`: the quick figure now, the exact one from a thread.
+
+        The kernel makes a reader of a process's mappings wait while the process forks, for seconds if the processes
+        that it has started take its processor.
+        """
+        quick = sum(max(0, memory_of(pid).resident - self.baseline.resident) for pid in pids)
+        self.peak = max(self.peak, quick, *self.aside_peaks)
+        if self.aside is None or not self.aside.is_alive():
+            self.aside = threading.Thread(
+                target=lambda: self.aside_peaks.append(memory_bytes(pids, self.baseline, allowed)), daemon=True
+            )
+            with contextlib.suppress(RuntimeError):  # no thread can be started now: at the next look
+                self.aside.start()
+
+    def _disk_bytes(self, stop: float) -> float:
+        total = sum(folder_bytes(folder, stop) for folder in self.folders)
+        return total + unlinked_bytes(descendants(), self.folders) if self.folders and total <= stop else total
 
     def _send(self, data: memoryview) -> int:
         """Writes a part of a message to the child; a child that has closed its end counts as one that reads all."""
@@ -215,12 +236,12 @@ class SandboxRun:
                     break
 
     def resume(self) -> None:
-        for pid in descendants():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        signal_all(descendants(), signal.SIGCONT)
 
     def close(self) -> None:
         """Closes the descriptors of a run whose processes have ended, except its outputs."""
+        if self.aside and self.aside.ident:
+            self.aside.join()  # the zygote must be single-threaded when it forks
         if self.guard:
             self.guard.close()
         if self.stdin is not None:

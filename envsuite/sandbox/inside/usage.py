@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -48,19 +50,20 @@ _DELETED = " (deleted)"
 _SIZES = ("RssAnon", "RssShmem", "VmSwap", "VmSize")
 
 
-def memory_bytes(pids: Iterable[int], baseline: ProcessMemory, limit: float) -> float:
+def memory_bytes(pids: Iterable[int], baseline: ProcessMemory, limit: float, end: float = math.inf) -> float:
     """Returns the memory of a run's processes beyond `baseline`, which all of them share with the zygote [bytes].
 
     The exact figure takes longer to find, so it is looked up only if the quick one could hide more than `limit`: if
     several processes have replaced what they shared with the zygote, or keep shared memory that none of them has in its
-    page tables. One process cannot do so, because its address space is limited.
+    page tables. One process cannot do so, because its address space is limited. After the time `end` no further process
+    is read for the exact figure.
     """
     parts = {pid: memory_of(pid) for pid in pids}
     resident = sum(max(0, part.resident - baseline.resident) for part in parts.values())
     if len(parts) < 2 or resident > limit:
         return resident
     if sum(part.resident for part in parts.values()) - baseline.resident > limit:
-        divided = sum(map(_divided_bytes, parts))
+        divided = sum(_divided_bytes(pid) for pid in parts if time.monotonic() < end)
         resident = max(resident, divided - baseline.resident)
     if sum(max(0, part.address_space - baseline.address_space) for part in parts.values()) > limit:
         resident += max(0, _shared_bytes(parts) - sum(part.shared for part in parts.values()))
@@ -236,8 +239,15 @@ def folder_bytes(folder: str, stop: float = math.inf) -> float:
 
 
 def free_entries(folders: Iterable[str]) -> int:
-    """Returns how many more files and folders the disks of `folders` can hold, which takes no time to find."""
-    return sum(os.statvfs(folder).f_ffree for folder in folders)
+    """Returns how many more files and folders the disks of `folders` can hold, which takes no time to find.
+
+    Some file systems do not say (btrfs), and on others it follows the free space (ZFS).
+    """
+    total = 0
+    for folder in folders:
+        with contextlib.suppress(OSError):  # the run has removed it
+            total += os.statvfs(folder).f_ffree
+    return total
 
 
 def unlinked_bytes(pids: Iterable[int], folders: Iterable[str]) -> float:

@@ -5,6 +5,7 @@ A frame is one byte of kind, 4 bytes of length, and the data:
 
 r  ready          o e v  a chunk of standard output, standard error, the returned value
 x  the end (JSON) f      the zygote could not start (text)
+c  the run has ended, and its files are being removed
 """
 
 from __future__ import annotations

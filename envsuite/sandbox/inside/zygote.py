@@ -113,6 +113,9 @@ class Zygote:
             run.drain()
         for handle in run.outputs.values():
             os.close(handle)
+        if scratch and self.config["fresh"]:
+            wire.write_frame(self.channel.replies, b"c", b"")  # a flood of folders takes some disks minutes
+            archive.remove([entry.path for entry in os.scandir(self.config["scratch"])])
         if not fault:
             status = os.waitstatus_to_exitcode(code)
             innocent = innocent and run.guard is not None and not run.guard.may_kill_itself
@@ -120,8 +123,6 @@ class Zygote:
             ending["fate"] = blame(ending["fate"], status, innocent, self.kills.read() - before)
             ending.update(status=status, seconds=run.seconds, peak=run.peak)
         self.report(ending)
-        if scratch and self.config["fresh"]:  # after the report: removing a flood of folders takes seconds
-            archive.remove([entry.path for entry in os.scandir(self.config["scratch"])])
 
     def begin(self, job: dict[str, Any], scratch: str | None) -> tuple[SandboxRun, str]:
         """Forks the child of a run; returns the run, and the error that prevented it, normally ''."""

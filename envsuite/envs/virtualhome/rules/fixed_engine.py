@@ -83,7 +83,8 @@ class FixedEngine(HomeEngine):
         """
         inside_of, on_of = self._arrangement
         if s.inside is not inside_of or s.on is not on_of:
-            rooms, things = self.home.room_mask, {}
+            rooms = self.home.room_mask
+            things: dict[int, tuple[int, ...]] = {}
             for bit, inside, on in zip(self.home.movable_bits, s.inside, s.on, strict=True):
                 place = on or inside & ~rooms or inside
                 things[place] = (*things.get(place, ()), bit)
