@@ -55,12 +55,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     from baselines import recipe as recipes
+    from baselines.configs import tinker
 
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     path = recipes.find(args.recipe)
     recipe = recipes.load(path, recipes.settings(args.set))
     folder = args.output_dir or Path("runs/train") / path.stem
+    if recipe.backend == "tinker" and not args.dry_run:
+        tinker.check_access()
     for name in ("torch", "transformers"):
         if find_spec(name) is None:
             raise MissingExtra(
@@ -94,6 +97,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _dry_run(recipe: Recipe, folder: Path) -> None:
     """Prints what the run would do, and its memory."""
     from baselines.collection.sampler import check_choice
+    from baselines.configs import tinker
     from envsuite import registry
 
     check_choice(recipe)
@@ -101,6 +105,8 @@ def _dry_run(recipe: Recipe, folder: Path) -> None:
     header = f"{recipe.algorithm} on {', '.join(names)}: {_plan(recipe)} -> {folder}"
     if recipe.backend == "tinker":
         print(f"{header}\nmemory: Tinker's service holds the model {recipe.model.name}; nothing is loaded here")
+        for error in tinker.missing_access():
+            print(f"missing here: {error}")
         return
     from baselines import memory
 

@@ -345,6 +345,21 @@ def _value(text: str) -> Any:
         return text
 
 
+def with_defaults(table: dict[str, Any], settings: Any) -> dict[str, Any]:
+    """Returns a stored recipe, or a table of it, with the defaults of settings that are newer than it."""
+    complete = dict(table)
+    for field_ in dataclasses.fields(settings):
+        value = getattr(settings, field_.name)
+        if dataclasses.is_dataclass(value):
+            complete[field_.name] = with_defaults(complete.get(field_.name, {}), value)
+        elif field_.name not in complete and field_.default is not dataclasses.MISSING:
+            complete[field_.name] = field_.default
+        elif field_.name not in complete and field_.default_factory is not dataclasses.MISSING:
+            complete[field_.name] = field_.default_factory()
+    stored: dict[str, Any] = json.loads(json.dumps(complete))
+    return stored
+
+
 def plain(recipe: Recipe) -> dict[str, Any]:
     """Returns the recipe as plain data with every default filled in, and without passwords: it is stored."""
     table: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(recipe)))

@@ -27,7 +27,7 @@ import torch
 
 from baselines import recipe as recipes
 from baselines.algorithms import sft
-from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers
+from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateInput
 from baselines.collection import fixed_turns
 from baselines.collection.actor import template
@@ -38,6 +38,7 @@ from baselines.collection.sampler import check_choice
 from baselines.configs import PPO
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
+from baselines.math.finite import NonFiniteLoss
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
 from baselines.networks.model import Model
 from baselines.networks.tinker import TinkerModel
@@ -329,7 +330,8 @@ class TrainingRun:
             yield
         except DataError:
             if collectives.size() == 1 and self.update > self.saved_at:
-                self.save()
+                with contextlib.suppress(DataError):  # saving may need the service that just failed
+                    self.save()
             raise
 
     def save(self) -> None:
@@ -366,7 +368,7 @@ class TrainingRun:
 
     def _restore(self, checkpoint: Path) -> None:
         state = checkpoints.load(checkpoint)
-        mine, saved = recipes.plain(self.recipe), state["recipe"]
+        mine, saved = recipes.plain(self.recipe), recipes.with_defaults(state["recipe"], self.recipe)
         for key in mine:
             if mine[key] != saved.get(key) and key not in MAY_CHANGE:
                 raise UsageError(f"{checkpoint.parent} was trained with {key} = {saved.get(key)!r}, not {mine[key]!r}.")

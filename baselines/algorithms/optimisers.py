@@ -14,21 +14,10 @@ import torch
 
 from baselines.configs import UpdateConfig
 from baselines.distributed import collectives, fsdp
+from baselines.math.finite import check_finite
 from baselines.networks.masters import MasterWeights
 from baselines.networks.model import Model
 from baselines.networks.tinker import TinkerModel
-from envsuite.errors import EnvsuiteError
-
-
-class NonFiniteLoss(EnvsuiteError):
-    """A loss or gradient is NaN or infinite. No step was taken with it, and the last checkpoint is
-    intact."""
-
-
-def check_finite(value: float, name: str) -> None:
-    """Raises NonFiniteLoss if `value` is NaN or infinite."""
-    if not math.isfinite(value):
-        raise NonFiniteLoss(f"The {name} is {value}: lower the learning rate, or clip the gradient harder.")
 
 
 class Optimiser:
@@ -82,7 +71,6 @@ class TinkerOptimiser(Optimiser):
     def step(self) -> float:
         """Takes one step with what was sent; returns the gradient's norm, NaN if the service does not
         report it."""
-        check_finite(self.model.sent_norm, f"gradient of the {self.name}'s loss by log-probs")
         settings = self.optimiser.param_groups[0]
         first, second = settings["betas"]
         metrics = self.model.step(

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from baselines.algorithms.optimisers import Optimiser, check_finite
+from baselines.algorithms.optimisers import Optimiser
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import Batch
 from baselines.configs import UpdateConfig
 from baselines.distributed import collectives
 from baselines.math.estimators import standardise
+from baselines.math.finite import check_finite
 from baselines.math.losses import (
     aggregate,
     clipped_surrogate,

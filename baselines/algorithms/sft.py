@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 
-from baselines.algorithms.optimisers import NonFiniteLoss, Optimiser, check_finite
+from baselines.algorithms.optimisers import Optimiser
 from baselines.batch import Batch, collate
 from baselines.configs import SFTConfig as Config
 from baselines.distributed import collectives
+from baselines.math.finite import NonFiniteLoss, check_finite
 from baselines.math.losses import aggregate
 from baselines.microbatch import crop, split
 from baselines.networks.model import Model

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from baselines.algorithms import actor_critic, kl
-from baselines.algorithms.optimisers import check_finite
 from baselines.algorithms.policy_step import POLICY_NUMBERS, Targets, learn, means
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import collate
 from baselines.configs import TWOSOME as Config
 from baselines.distributed import collectives
 from baselines.math.estimators import members, standardise
+from baselines.math.finite import check_finite
 from baselines.math.losses import clipped_surrogate, early_stop_kl
 from baselines.networks.model import Model
 from envsuite.errors import UsageError

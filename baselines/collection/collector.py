@@ -261,7 +261,7 @@ class Collector:
 
     def server_gap(self, actor: Actor, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
         """Returns for the log how far log-probs of servers or an engine are from the actor's; {} without either."""
-        on_tinker = self.recipe.backend == "tinker" and temperature == 1.0  # it counts log-probs at no other one
+        on_tinker = self.recipe.backend == "tinker" and temperature == 1.0  # the trainer's only temperature
         if not (self.recipe.generation.elsewhere or on_tinker):
             return {}
         if not any(turn.reply.ids for run in runs for turn in run.turns):

@@ -33,7 +33,7 @@ class TinkerDecoder:
         self._jobs: dict[Future[Any], Job] = {}
         ends = sorted(settings.end_ids)
         # The service takes tokens or strings: with strings, end tokens are named by their text.
-        texts = sampler.model.tokenizer.convert_ids_to_tokens(ends)
+        texts = [sampler.model.tokenizer.decode([end], skip_special_tokens=False) for end in ends]
         self.stop: list[Any] = [*settings.stop, *texts] if settings.stop else ends
 
     @property

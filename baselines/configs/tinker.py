@@ -6,10 +6,13 @@ that is a function of the log-probs of sampled tokens at temperature 1.
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from baselines.configs.model import ModelConfig
-from envsuite.errors import UsageError
+from envsuite.errors import EnvsuiteError, MissingExtra, UsageError
 
 LAYERS = ("attn", "mlp", "unembed")
 """Groups of layers that Tinker can adapt, as names in `model.lora_targets`."""
@@ -33,7 +36,28 @@ UNSUPPORTED: dict[str, tuple[Any, str]] = {
     "sft.episodes": (0, "it learns from episodes alone"),
     "sft.file": ("", "it learns from episodes alone"),
 }
-"""The only value of a setting that can be expressed, and why."""
+"""Settings with only one supported value, and the reason."""
+
+KEYS = ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD")
+"""Environment variables that the package reads; without them, a key that `tinker auth login` stored."""
+
+NO_KEY = "backend = 'tinker' needs a key: set TINKER_API_KEY, or run tinker auth login"
+
+
+def missing_access() -> list[EnvsuiteError]:
+    """Returns an error for the package and for the key, if this machine lacks them. Imports neither."""
+    errors: list[EnvsuiteError] = []
+    if find_spec("tinker") is None:
+        errors.append(MissingExtra("backend = 'tinker' needs the package 'tinker': pip install 'envsuite[tinker]'"))
+    if not any(map(os.environ.get, KEYS)) and not Path("~/.tinker/credentials.json").expanduser().exists():
+        errors.append(UsageError(f"{NO_KEY}."))
+    return errors
+
+
+def check_access() -> None:
+    """Raises MissingExtra without the package `tinker`, UsageError without a key."""
+    for error in missing_access():
+        raise error
 
 
 def validate(recipe: Any) -> None:

@@ -3,7 +3,7 @@
 The service returns the log-probs of tokens, and adds to its gradient that of `sum(-weights * logprobs)`,
 its loss "cross_entropy". A loss L that is a function of log-probs is computed here; with the weights
 -dL/dlogprobs the service's gradient is that of L. Losses therefore need no counterpart on the service,
-and the steps equal those of a local model with the same adapter.
+and the weights move within 0.1 % as those of a local model with the same adapter (a test measures it).
 
 Source: the documentation of the package `tinker`, whose `forward_backward_custom` does the same.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import math
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +23,11 @@ from torch import Tensor
 
 from baselines.batch import AllowedTokens
 from baselines.configs import ModelConfig
-from baselines.configs.tinker import LAYERS
+from baselines.configs.tinker import LAYERS, NO_KEY, check_access
 from baselines.distributed import collectives
+from baselines.math.finite import check_finite
 from baselines.networks.model import Model
-from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.errors import DataError, EnvsuiteError, UsageError
 from harness.lm import model_files
 
 FILE = "tinker.json"
@@ -46,16 +46,13 @@ class TinkerModel(Model):
         """Connects to the service. Raises MissingExtra without the package, UsageError without a key."""
         if collectives.size() > 1:
             raise UsageError(f"backend = 'tinker' works in a single process, not in {collectives.size()}.")
-        try:
-            import tinker
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                f"backend = 'tinker' needs the package {error.name!r}: pip install 'envsuite[tinker]'"
-            ) from error
+        check_access()
+        import tinker
+
         self.api: Any = tinker
         self.lora = config
         self.base = model_files.resolve(config.name).where
-        with self.errors("does not know these credentials or this model"):
+        with self.errors("did not open the model"):
             self.service = tinker.ServiceClient()
             self.base_sampler: Any = self.service.create_sampling_client(base_model=self.base).result()
             tokenizer = self.base_sampler.get_tokenizer()
@@ -64,8 +61,9 @@ class TinkerModel(Model):
         self._sampler: Any = None
         self._sent: list[Any] = []
         """Backward passes since the last step that were not waited for."""
-        self.sent_norm = 0.0
-        """Norm of all gradients with respect to log-probs that were sent for the next step."""
+        self._saved_weights: str = ""
+        self._saved_sampler: str = ""
+        """Paths on the service where the present weights are saved; "" if they are not."""
 
     @property
     def training(self) -> Any:
@@ -102,8 +100,9 @@ class TinkerModel(Model):
         Backward passes of the result are computed by the service and not waited for until `step`.
         """
         rows = _rows(ids, valid)
+        data = self._data(rows)
         with self.errors("computed no forward pass"):
-            outputs = self.training.forward(self._data(rows), "cross_entropy").result().loss_fn_outputs
+            outputs = self.training.forward(data, "cross_entropy").result().loss_fn_outputs
         logprobs = torch.zeros(ids.shape)
         for line, output in zip(logprobs, outputs, strict=True):
             values = output["logprobs"].to_torch()
@@ -115,10 +114,11 @@ class TinkerModel(Model):
         return logprobs, -logprobs.detach()
 
     def _backward(self, rows: list[list[int]], gradient: Tensor) -> None:
-        """Sends the gradient of a loss with respect to log-probs. [B, L]"""
-        self.sent_norm = math.hypot(self.sent_norm, gradient.norm().item())
+        """Sends the gradient of a loss with respect to log-probs. [B, L] Raises NonFiniteLoss before sending it."""
+        check_finite(gradient.norm().item(), "gradient of the policy's loss by log-probs")
+        data = self._data(rows, -gradient)
         with self.errors("computed no backward pass"):
-            self._sent.append(self.training.forward_backward(self._data(rows, -gradient), "cross_entropy"))
+            self._sent.append(self.training.forward_backward(data, "cross_entropy"))
 
     def _data(self, rows: list[list[int]], weights: Tensor | None = None) -> list[Any]:
         """Returns the service's form of rows, with the weights [B, L] of their tokens (0 by default)."""
@@ -142,7 +142,7 @@ class TinkerModel(Model):
                 future.result()
             metrics = step.result().metrics
         self._sent.clear()
-        self.sent_norm, self._sampler = 0.0, None
+        self._sampler, self._saved_weights, self._saved_sampler = None, "", ""
         return dict(metrics or {})
 
     @torch.no_grad()
@@ -156,12 +156,13 @@ class TinkerModel(Model):
     ) -> Tensor:
         """Returns the log-probs of the base model, like `logprobs`. [B, L]"""
         out = torch.zeros(ids.shape)
+        inputs = [self.api.ModelInput.from_ints(row) for row in _rows(ids, valid)]
         with self.errors("computed no log-probs of the base model"):
-            inputs = [self.api.ModelInput.from_ints(row) for row in _rows(ids, valid)]
             futures = [self.base_sampler.compute_logprobs(tokens) for tokens in inputs]
-            for line, future in zip(out, futures, strict=True):
-                values = torch.tensor(future.result()[1:])
-                line[1 : len(values) + 1] = values
+            results = [future.result() for future in futures]
+        for line, result in zip(out, results, strict=True):
+            values = torch.tensor(result[1:])
+            line[1 : len(values) + 1] = values
         return out if sampled is None else out.where(sampled, 0.0)
 
     def keep_reference(self) -> None:
@@ -170,36 +171,44 @@ class TinkerModel(Model):
     # ---- Files ----
 
     def state(self) -> dict[str, Any]:
-        """Saves weights and optimiser on the service, and returns their path there."""
-        with self.errors("saved nothing"):
-            return {"tinker": self.training.save_state(_unique_name()).result().path}
+        """Saves weights and optimiser on the service, once between two steps, and returns their path there."""
+        if not self._saved_weights:
+            with self.errors("saved nothing"):
+                self._saved_weights = self.training.save_state(_unique_name()).result().path
+        return {"tinker": self._saved_weights}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continues with the weights and the optimiser that `state` saved."""
         with self.errors("does not load the checkpoint"):
             restore = self.service.create_training_client_from_state_with_optimizer
-            self._training, self._sampler = restore(state["tinker"]).result(), None
+            self._training = restore(state["tinker"]).result()
+        self._sampler, self._saved_weights, self._saved_sampler = None, state["tinker"], ""
 
     def save(
         self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False, untied: bool = False
     ) -> None:
         """Saves the adapter on the service; writes the tokenizer, and where the adapter is."""
-        with self.errors("saved nothing"):
-            name = _unique_name()
-            futures = self.training.save_state(name), self.training.save_weights_for_sampler(name)
-            paths = dict(zip(("weights", "sampler_weights"), (future.result().path for future in futures), strict=True))
+        if not self._saved_sampler:
+            with self.errors("saved nothing"):
+                self._saved_sampler = self.training.save_weights_for_sampler(_unique_name()).result().path
+        paths = {"weights": self.state()["tinker"], "sampler_weights": self._saved_sampler}
         self.tokenizer.save_pretrained(folder)
         (folder / FILE).write_text(json.dumps({"base_model": self.base, **paths}, indent=2) + "\n")
 
     @contextlib.contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Raises DataError, in one line, for whatever the service refuses; UsageError without a key."""
+        """Raises DataError, in one line, for whatever the service refuses; UsageError without a key.
+
+        The package raises also ValueError, RuntimeError, TimeoutError and exceptions of its own with no common base.
+        """
         try:
             yield
-        except self.api.TinkerError as error:
+        except EnvsuiteError:
+            raise
+        except Exception as error:
             reason = " ".join(str(error).split())[:300]
             if type(error) is self.api.TinkerError and "api_key" in reason:  # raised before any request
-                raise UsageError(f"backend = 'tinker' needs a key: set TINKER_API_KEY ({reason}).") from error
+                raise UsageError(f"{NO_KEY} ({reason}).") from error
             raise DataError(f"Tinker {what} ({type(error).__name__}: {reason}).") from error
 
 

@@ -12,17 +12,21 @@ from typing import Any
 
 from rich.console import Console
 
-from envsuite.errors import UsageError
+from envsuite.errors import UsageError, did_you_mean
 from harness import cli
-from harness.cli.common.flags import Parser, add_options, execution, run_request
+from harness.cli.common.flags import DefaultsFormatter, Parser, add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.cli.common.preview import describe, show_prompt
 from harness.evaluate import Execution, RunConfig
+from harness.lm import model_files
 from harness.policies import ADVISED, gguf_file, is_model, record_name, team_name
 from harness.prompting import protocols
 from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.suites.plan import Planned, check_team, plan
+
+COOKS = ("greedy", *ADVISED)
+"""Players of --cook that are no models."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         usage="%(prog)s -m MODEL -e ENV [options]",
         description="Evaluate models on text environments.",
         epilog="Example: envsuite-eval --model qwen2.5-3b --env alfworld",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=DefaultsFormatter,
     )
     parser.add_argument(
         "-m",
@@ -81,6 +85,9 @@ def _main(argv: Sequence[str] | None) -> int:
     cli.import_modules(args.module)
     notices: list[str] = []
     team = len(args.cook) and 1 + len(args.cook)
+    if args.base_url is None:  # a server may have any model
+        for word in args.cook:
+            _check_player(word.partition("=")[2])
     args.model = list(dict.fromkeys(_with_cooks(name, args.cook) for name in args.model))
     for name in args.model:
         record_name(name)  # raises early if a file cannot be read
@@ -114,8 +121,21 @@ def _with_cooks(model: str, words: Sequence[str]) -> str:
             raise UsageError(f"--cook takes N=MODEL, a number from 2 and its player, each number once, not {word!r}.")
         players[int(number)] = player
     if sorted(players) != list(range(1, len(players) + 1)):
-        raise UsageError(f"--cook must name the players of cooks 2 to {max(players)}, not only some of them.")
+        raise UsageError(
+            f"--cook must name the players of cooks 2 to {max(players)}, not only some of them: in a kitchen of two "
+            "cooks it is --cook 2=MODEL."
+        )
     return team_name([players[number] for number in sorted(players)]) if words else model
+
+
+def _check_player(name: str) -> None:
+    """Raises UsageError for a word that is neither a player nor like the name of a model."""
+    bare = ":" not in name and "/" not in name and not Path(name).exists()
+    if name and bare and name not in COOKS and name.lower() not in (*model_files.BUNDLED, *model_files.ALIASES):
+        raise UsageError(
+            f"--cook names an unknown player, {name!r}: it is one of {', '.join(COOKS)}, or a model as in --model."
+            + did_you_mean(name, (*COOKS, *model_files.BUNDLED, *model_files.ALIASES))
+        )
 
 
 def _configs(plans: Sequence[Planned], models: Sequence[str]) -> list[RunConfig]:

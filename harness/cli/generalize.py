@@ -18,7 +18,7 @@ from rich.table import Table
 from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
-from harness.cli.common.flags import add_options, execution, run_request
+from harness.cli.common.flags import DefaultsFormatter, add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         description="Evaluate models over a grid of settings: transfer at each, and seen settings minus unseen ones.",
         epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=DefaultsFormatter,
     )
     add = found.add_argument
     add(

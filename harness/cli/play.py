@@ -88,6 +88,9 @@ def _main(argv: Sequence[str] | None) -> int:
         env.close()
     if summary["episodes"]:
         console.print(result_table(task.id, [(args.player, summary)]))
+        console.print(f"records: {config.folder(args.output_dir)}", highlight=False, soft_wrap=True)
+    if summary["episodes"] < args.episodes:
+        say(f"{summary['episodes']} of {args.episodes} games are recorded; --resume plays the others.")
     return 0
 
 

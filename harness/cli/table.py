@@ -112,6 +112,7 @@ def _task(args: argparse.Namespace) -> int:
         raise UsageError(f"--task stands instead of a table: drop {args.table!r} or --task.")
     if args.row or args.metric or args.margin or args.run or args.studies or args.json:
         raise UsageError("--task takes no --row, --metric, --margin, --run, --studies or --json.")
+    args.task = meta_analysis.task_of(args.task)
     folders = args.runs or [args.output_dir]
     boards = [path.parent for folder in folders for path in sorted(folder.glob("**/metadata.json"))]
     entries = meta_analysis.collect(args.task, folders, boards)

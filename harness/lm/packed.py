@@ -37,9 +37,9 @@ class PackedLinear(nn.Linear):
 def pack_linears(network: nn.Module, most: int = MOST_BYTES) -> int:
     """Makes the float32 linear layers of a network on a CPU faster where no gradient is needed; returns their number.
 
-    Every layer gets a second copy of its weight, so the layers take twice the memory; later changes of the weight do not
-    reach the copy. Results differ by
-    rounding. Nothing happens if the copies exceed `most` bytes or this torch has no oneDNN.
+    Every layer gets a second copy of its weight, and takes twice the memory. Later changes of the weight do not
+    reach the copy. Results differ by rounding. Nothing happens if the copies exceed `most` bytes or this torch has no
+    oneDNN.
     """
     layers = [layer for layer in network.modules() if type(layer) is nn.Linear and _fits(layer.weight)]
     if not available() or sum(layer.weight.nbytes for layer in layers) > most:

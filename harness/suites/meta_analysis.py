@@ -113,6 +113,17 @@ def known_tasks() -> list[str]:
     return sorted(set().union(*map(_tasks, tables().values())) & registry.TASKS.keys())
 
 
+def task_of(name: str) -> str:
+    """Returns the task that a name means, in any case and without its version: the latest that a table has, or else
+    the latest of all. Any other name is returned as it is.
+    """
+    for ids in ((name,) if name in registry.TASKS else (), known_tasks(), registry.TASKS):
+        matching = [key for key in ids if name.lower() in (key.lower(), key.lower().rpartition("-v")[0])]
+        if matching:
+            return max(matching, key=lambda key: int(key.rpartition("-v")[2]))
+    return name
+
+
 def _tasks(spec: Mapping[str, Any]) -> set[str]:
     """Returns the tasks of a table's columns."""
     return {column_of(name, value).task for name, value in spec["columns"].items()}

@@ -40,7 +40,7 @@ OWN_FIELDS = {
 
 
 NO_FLAGS = ("model", "knobs", "team", "explicit")
-"""fields of a request that are set by something else than the flag of that name"""
+"""fields of a request that no flag of the same name sets"""
 
 
 @dataclass(frozen=True)
@@ -228,6 +228,8 @@ def check_team(config: RunConfig, players: int) -> None:
     if agents == 1:
         cure = "drop --cook" if named or not cls.team_knobs else "name a team's players with --cook"
         older = registry.TASKS.get(re.sub(r"-v\d+$", "-v0", config.task.id))
+        if named and "cooks" in registry.knob_names(config.task) and "cooks" not in config.knobs:
+            cure += ", or give --set cooks=2"
         if older and not cls.team_knobs and registry.env_class(older).team_knobs:
             cure += f", or play {older.id}, which has teams of cooks"
         raise UsageError(f"{config.task.id} with these knobs has one player, not {players}: {cure}.")

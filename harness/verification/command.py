@@ -61,6 +61,10 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError(f"--seconds must be above 0, not {args.seconds:g}.")
     if not args.folder.is_dir():
         raise UsageError(f"{args.folder} is not a folder: name a run folder or a leaderboard.")
+    if not records.results_file(args.folder).exists():
+        raise UsageError(
+            f"{args.folder} has no results.jsonl: name one run folder, RUNS/TASK--MODEL/RUN_ID, or a leaderboard."
+        )
     digests = certificates.file_digests(args.folder)
     findings, driver = _examine(args.folder, args.sandbox, args.seconds)
     if certificates.file_digests(args.folder) != digests:
@@ -127,6 +131,7 @@ def _examine(folder: Path, driver: str, seconds: float) -> tuple[dict[str, Any],
             "folder": f"{session.workspace}/folder",
             "environment": seen,
         }
+        inner = str(job["folder"])
         result = session.call(json.dumps(job).encode())
         driver = session.driver
     if result.fate is Fate.TIMEOUT:
@@ -137,7 +142,7 @@ def _examine(folder: Path, driver: str, seconds: float) -> tuple[dict[str, Any],
     try:
         findings = parse_json(result.value)  # of a program that read a stranger's files
         if "error" in findings:
-            raise DataError(str(findings["error"]))
+            raise DataError(str(findings["error"]).replace(inner, str(folder)))
         records.check_types(findings, {"entries": list, "differences": list, "differ": int, "rendered_bytes": int})
         for entry in findings["entries"]:
             records.check_types(entry, {"records": int, "replayed": int, "sha256": str})

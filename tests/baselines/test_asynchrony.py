@@ -12,8 +12,9 @@ torch = pytest.importorskip("torch")
 from baselines import configs, memory  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms import gigpo, grpo, poad, ppo  # noqa: E402
-from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
+from baselines.math.finite import NonFiniteLoss  # noqa: E402
 from baselines.math.losses import truncated_importance  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.networks.snapshot import Snapshot  # noqa: E402

@@ -3,7 +3,11 @@
 import dataclasses
 import inspect
 import json
+import os
+import subprocess
 import sys
+import tomllib
+from importlib.util import find_spec
 
 import pytest
 
@@ -12,17 +16,20 @@ pytest.importorskip("peft", reason="peft is not installed")
 
 from baselines import cli  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
+from baselines.collection.tinker import TinkerDecoder  # noqa: E402
+from baselines.math.finite import NonFiniteLoss  # noqa: E402
 from baselines.networks.model import Model  # noqa: E402
 from baselines.networks.tinker import TinkerModel  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, MissingExtra, UsageError  # noqa: E402
 from envsuite.registry import register  # noqa: E402
 from envsuite.types import Outcome, Task  # noqa: E402
+from harness.lm.decode import Settings  # noqa: E402
 from tests.baselines import tinker_service  # noqa: E402
 from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe, write  # noqa: E402
+from tests.baselines.test_training_scale import ROOT, recipe, write  # noqa: E402
 from tests.baselines.tinker_service import PROJECTIONS, Package  # noqa: E402
 from tests.toys import Signpost  # noqa: E402
 
@@ -39,6 +46,7 @@ def folder(tmp_path_factory):
 def service(folder, monkeypatch):
     package = Package(str(folder))
     monkeypatch.setitem(sys.modules, "tinker", package)
+    monkeypatch.setenv("TINKER_API_KEY", "tml-test")
     return package
 
 
@@ -143,9 +151,9 @@ def test_no_step_is_taken_with_a_gradient_that_is_not_finite(folder, service):
     optimisers = Optimisers(model, settings.config)
     ids = torch.randint(5, 250, (1, 5))
     before = adapter(model.training.lm.named_parameters())
-    (model.logprobs(ids, ids > 0)[0] * torch.inf).sum().backward()
     with pytest.raises(NonFiniteLoss, match="log-probs"):
-        optimisers.actor.step()
+        (model.logprobs(ids, ids > 0)[0] * torch.inf).sum().backward()
+    optimisers.actor.step()  # nothing had been sent
     assert differs(adapter(service.training.lm.named_parameters()), before) == 0
 
 
@@ -169,6 +177,8 @@ def test_a_run_that_is_resumed_takes_the_steps_of_one_that_was_not(folder, tmp_p
     saved = service.saved[exported["weights"]][1]
     assert differs(adapter(service.training.lm.named_parameters()), adapter(saved.items())) == 0
     assert exported["sampler_weights"] in service.saved
+    states = [path for path in service.saved if "/weights/" in path]
+    assert len(states) == 5  # of updates 0 and 3 in the first run; of 0, 2 and 3 in parts
     assert (tmp_path / "parts" / "model" / "tokenizer_config.json").exists()
     assert not (tmp_path / "parts" / "adapter").exists()
 
@@ -189,8 +199,52 @@ def test_replies_end_at_a_stop_text_or_an_end_token(folder, tmp_path, service):
     run.close()
     other = TrainingRun(recipes.parse(tagged), tmp_path / "tagged")
     texts = other.collector.actor().policy._decoder.stop
-    assert texts == ["</action>", *run.model.tokenizer.convert_ids_to_tokens(ends)]
+    assert texts == ["</action>", *(run.model.tokenizer.decode([end]) for end in ends)]
+    sampler = other.collector.actor().policy._decoder.sampler
+    newline = run.model.tokenizer("\n")["input_ids"][-1]
+    assert TinkerDecoder(sampler, Settings(end_ids=frozenset({newline}), stop=("x",))).stop == ["x", "\n"]
     other.close()
+
+
+@pytest.mark.parametrize("refusal", [ValueError("lost\nresult"), RuntimeError("closed"), TimeoutError("late")])
+def test_whatever_the_service_raises_is_one_line_and_saves_the_updates_before_it(
+    folder, tmp_path, service, monkeypatch, refusal
+):
+    run = TrainingRun(recipes.parse(table(folder)), tmp_path)
+
+    def refuse(self, prompt, params):
+        raise refusal
+
+    step = run._step
+
+    def step_then_lose_the_service():
+        step()
+        monkeypatch.setattr(tinker_service.SamplingClient, "_sample", refuse)
+
+    monkeypatch.setattr(run, "_step", step_then_lose_the_service)
+    with pytest.raises(DataError, match=rf"^Tinker sampled no reply \({type(refusal).__name__}: .*\)\.$") as error:
+        run.train()
+    assert "\n" not in str(error.value)
+    assert (tmp_path / "checkpoint.pt").exists()
+
+
+def test_an_error_of_the_checkpoint_does_not_replace_that_of_the_rollout(folder, tmp_path, service, monkeypatch):
+    run = TrainingRun(recipes.parse(table(folder)), tmp_path)
+
+    def refuse(self, *arguments):
+        raise service.TinkerError("no network")
+
+    step = run._step
+
+    def step_then_lose_the_service():
+        step()
+        monkeypatch.setattr(tinker_service.SamplingClient, "_sample", refuse)
+        monkeypatch.setattr(tinker_service.TrainingClient, "save_state", refuse)
+
+    monkeypatch.setattr(run, "_step", step_then_lose_the_service)
+    with pytest.raises(DataError, match="Tinker sampled no reply"):
+        run.train()
+    assert not (tmp_path / "checkpoint.pt").exists()
 
 
 # ---- What is refused
@@ -230,11 +284,55 @@ def test_one_line_names_the_missing_key_and_an_unknown_model(folder, service, mo
 
     settings = recipes.parse(table(folder)).model
     service.folder = "another"
-    with pytest.raises(DataError, match=r"^Tinker does not know .* \(TinkerError: no model .*\)\.$"):
+    with pytest.raises(DataError, match=r"^Tinker did not open the model \(TinkerError: no model .*\)\.$"):
         TinkerModel(settings)
     monkeypatch.setattr(service.ServiceClient, "__init__", refuse)
-    with pytest.raises(UsageError, match=r"^backend = 'tinker' needs a key: set TINKER_API_KEY \(The api_key .*$"):
+    with pytest.raises(UsageError, match=r"^backend = 'tinker' needs a key: set TINKER_API_KEY.* \(The api_key .*$"):
         TinkerModel(settings)
+
+
+@pytest.mark.parametrize(("package", "missing"), [(None, "needs the package 'tinker'"), (1, "needs a key")])
+def test_package_and_key_are_asked_for_before_torch_is_imported(folder, tmp_path, package, missing):
+    file = write(tmp_path / "x.toml", {**table(folder), "tasks": ["BabyAI-goto-v0"]})
+    if package:
+        (tmp_path / "tinker.py").write_text("raise AssertionError('imported')")
+    else:
+        pytest.skip("tinker is installed") if find_spec("tinker") else None
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from baselines import cli\n"
+        f"try: cli.main([{str(file)!r}, '-o', {str(tmp_path / 'run')!r}])\n"
+        "finally: assert 'torch' not in sys.modules"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path), "TINKER_API_KEY": "", "TINKER_CREDENTIAL_CMD": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert missing in done.stderr
+    assert "Error" not in done.stderr
+
+
+def test_a_dry_run_names_what_is_missing_here(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tinker", None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    monkeypatch.delenv("TINKER_CREDENTIAL_CMD", raising=False)
+    with pytest.raises(SystemExit) as exit:
+        cli.main([str(write(tmp_path / "x.toml", table(folder))), "--dry-run"])
+    assert exit.value.code == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("missing here: ")]
+    assert ["envsuite[tinker]" in line for line in lines] == [True, False]
+    assert ["TINKER_API_KEY" in line for line in lines] == [False, True]
+
+
+def test_the_documented_recipe_trains(folder, tmp_path, service):
+    page = (ROOT / "docs" / "explanation" / "training.md").read_text()
+    text = page.partition("## On Tinker's service")[2].partition("```toml\n")[2].partition("```")[0]
+    documented = tomllib.loads(text)
+    recipes.parse(documented)
+    small = {"updates": 1, "episodes": 8, "eval_episodes": 2, "max_turns": 1, "acting": {"max_tokens": 2}}
+    changes = {"tasks": ["Lengths-v0"], "reward_mode": "dense", "model": {**documented["model"], "name": str(folder)}}
+    run = TrainingRun(recipes.parse({**documented, **small, **changes}), tmp_path)
+    run.train()
+    assert run.update == 1
 
 
 def test_a_dry_run_says_that_nothing_is_loaded_here(folder, tmp_path, capsys):

@@ -15,11 +15,12 @@ from rich.console import Console  # noqa: E402
 
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft  # noqa: E402
-from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.batch import collate, token_rewards, turn_rewards  # noqa: E402
 from baselines.configs import UpdateConfig  # noqa: E402
 from baselines.logging import checkpoints, progress  # noqa: E402
+from baselines.math.finite import NonFiniteLoss  # noqa: E402
 from baselines.microbatch import evaluate  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
@@ -286,3 +287,17 @@ def test_progress_shows_what_is_worth_watching(terminal):
     assert "explained_variance 0.200" in text
     assert "games it trains on" in text
     assert ("1/4" in text) is terminal
+
+
+def test_a_checkpoint_older_than_a_setting_is_resumed_with_the_default_of_that_setting_alone(folder, tmp_path):
+    table = recipe(folder, updates=1)
+    TrainingRun(recipes.parse(table), tmp_path).train()
+    state = checkpoints.load(tmp_path / checkpoints.LATEST)
+    del state["recipe"]["backend"], state["recipe"]["model"]["packing"], state["recipe"]["knobs"]
+    checkpoints.save(tmp_path / checkpoints.LATEST, state)
+    resumed = TrainingRun(recipes.parse(table), tmp_path, resume=True)
+    assert resumed.update == 1
+    resumed.close()
+    other = {**table, "model": {**table["model"], "packing": True}}
+    with pytest.raises(UsageError, match=r"was trained with model = .*'packing': False"):
+        TrainingRun(recipes.parse(other), tmp_path, resume=True)

@@ -15,9 +15,10 @@ torch = pytest.importorskip("torch")
 
 from baselines import cli, memory  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.distributed import collectives  # noqa: E402
 from baselines.logging import progress  # noqa: E402
+from baselines.math.finite import NonFiniteLoss  # noqa: E402
 from baselines.networks import prefix_sharing  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import curves, run  # noqa: E402

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any
 
@@ -228,6 +229,7 @@ class ServiceClient:
 class Package:
     """Stands in for the module `tinker`; `training` is the latest training client."""
 
+    __spec__ = ModuleSpec("tinker", None)
     TinkerError = TinkerError
     ModelInput, TensorData, Datum = ModelInput, TensorData, Datum
     AdamParams, SamplingParams = AdamParams, SamplingParams

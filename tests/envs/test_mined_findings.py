@@ -23,6 +23,15 @@ def first(values):
     return values[0]
 
 
+class Money(int):
+    def __repr__(self):
+        return f"Money({int(self)})"
+
+
+def split(amount):
+    return Money(amount // 2 - 1), Money(amount // 2)
+
+
 class Wrong(Exception):
     pass
 
@@ -38,9 +47,9 @@ import pytest
 import m
 
 
-def agree(text, wanted):
-    answer = m.double(text)
-    assert answer == wanted
+def agree(text, other):
+    made = m.double(text)
+    assert made == other
 
 
 def test_helper():
@@ -80,6 +89,42 @@ def test_lines():
 def test_both():
     made = m.double("a")
     assert copy.copy(made) == made.upper()
+
+
+def test_unpacked():
+    total, rest = m.split(10)
+    assert total == m.Money(3)
+
+
+@pytest.fixture
+def share():
+    return m.split(10)
+
+
+def test_fixture(share):
+    assert share[0] == m.Money(3)
+
+
+def test_loop():
+    for part in m.split(10):
+        assert part == m.Money(3)
+
+
+def test_annotated():
+    total: int = m.split(10)[0]
+    assert total == m.Money(3)
+
+
+def test_unpacked_answer():
+    wanted, pair = 3, m.split(10)
+    (total, rest) = pair
+    hoped: int = 3
+    assert hoped == total
+
+
+@pytest.mark.parametrize("amount, share", [(10, 3)])
+def test_parameters(amount, share):
+    assert m.split(amount)[0] == share
 """
 
 
@@ -97,7 +142,7 @@ def checks():
     for test in run.failures:
         (symptom,) = findings.traced([test], run.failures)
         explained[test.partition("::")[2]] = findings.explain(files, ["test_m.py"], symptom)
-    assert len(explained) == 8
+    assert len(explained) == 14
     return explained
 
 
@@ -133,6 +178,16 @@ def test_a_call_of_the_standard_library_is_not_the_answer_of_the_package(checks)
 
 def test_of_two_answers_of_the_package_none_is_called_expected(checks):
     assert checks["test_both"].finding == "Left side: `'aa'`\nRight side: `'AA'`"
+
+
+@pytest.mark.parametrize("test", ["test_unpacked", "test_fixture", "test_loop", "test_annotated"])
+def test_a_constructor_is_not_taken_for_the_answer_that_a_name_holds(checks, test):
+    assert checks[test].finding == "Left side: `Money(4)`\nRight side: `Money(3)`"
+
+
+@pytest.mark.parametrize("test", ["test_unpacked_answer", "test_parameters[10-3]"])
+def test_an_answer_is_told_from_names_that_the_test_binds_to_values(checks, test):
+    assert checks[test].finding == "Got: `Money(4)`\nExpected: `3`"
 
 
 def test_of_equal_lines_the_one_that_failed_is_shown(checks):

@@ -286,3 +286,11 @@ def test_verbose_adds_the_traceback_to_the_one_line(name, tmp_path, monkeypatch,
     assert code == 2 and re.fullmatch(r"error: .*\n", short), short
     code, _, long = call(main, [*words, "-v"], capsys)
     assert code == 2 and long.startswith("Traceback") and long.splitlines()[-1] == short.strip()
+
+
+@pytest.mark.parametrize("command", [eval, generalize])
+def test_the_help_of_a_flag_tells_its_default_at_most_once(command):
+    parser = command.parser()
+    helps = {action.dest: parser._get_formatter()._expand_help(action) for action in parser._actions if action.help}
+    assert all(text.count("default:") <= 1 and "default: )" not in text for text in helps.values())
+    assert "(default: 600)" in helps["env_timeout"] and "(default: 16)" in helps["max_concurrent"]

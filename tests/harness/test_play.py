@@ -92,7 +92,18 @@ def test_a_missing_or_failing_editor_costs_no_turn(editor, message, monkeypatch)
 
 
 def test_the_command_plays_from_a_pipe_and_keeps_the_record(tmp_path):
-    command = [sys.executable, "-m", "harness.cli.play", "hilo", "--module", "examples.hilo", "-o", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli.play",
+        "hilo",
+        "--module",
+        "examples.hilo",
+        "-o",
+        str(tmp_path),
+        "-n",
+        "2",
+    ]
     # Seed 1,000,000 of 16 numbers: the expert's answer, as the environment itself gives it.
     env = registry.build("HiLo-v0")
     env.reset(seed=1_000_000)
@@ -101,3 +112,6 @@ def test_the_command_plays_from_a_pipe_and_keeps_the_record(tmp_path):
     (record,) = records.read_results(next(tmp_path.glob("**/results.jsonl")))
     assert record["success"]
     assert record["model"] == "human"
+    words = " ".join(done.stdout.split())
+    assert f"records: {tmp_path}" in words
+    assert "1 of 2 games are recorded; --resume plays the others" in words

@@ -251,7 +251,10 @@ def test_names_of_teams():
         (["-e", "Overcooked-tomato_salad-3cooks-v0", "--cook", "2=random"], "has 3 cooks, and 2 players are named"),
         (["-e", "Overcooked-tomato_salad-v0", "--cook", "2=random"], "One cook is no team|drop --cook"),
         (["-e", "BabyAI-goto-v0", "--cook", "2=random"], "drop --cook"),
-        (["-e", TASK, "--cook", "3=random"], "cooks 2 to 3"),
+        (["-e", TASK, "--cook", "3=random"], "in a kitchen of two cooks it is --cook 2=MODEL"),
+        (["-e", TASK, "--cook", "2=gredy"], "it is one of greedy, random, blind, expert, idle, or a model"),
+        (["-e", TASK, "--cook", "2=gredy"], "Did you mean 'greedy'"),
+        (["-e", "Overcooked-medium-v0", "--cook", "2=greedy"], "drop --cook, or give --set cooks=2."),
         (["-e", TASK, "--cook", "2"], "--cook takes N=MODEL"),
         (["-e", TASK, "--cook", "2=random", "--cook", "2=blind"], "each number once"),
         (["-e", "Overcooked-medium-v1", "--cook", "2=random"], "play Overcooked-medium-v0, which has teams"),
@@ -288,4 +291,8 @@ def test_the_cross_play_matrix_has_every_pair_and_plays_none_twice(tmp_path, cap
 def test_cross_play_needs_a_task_of_several_cooks(capsys):
     with pytest.raises(SystemExit):
         table_command.main(["crossplay", "-e", "Overcooked-tomato_salad-v0", "-m", "random"])
-    assert "cooks" in capsys.readouterr().err
+    assert "or --set cooks=2" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        table_command.main(["crossplay", "-e", "BabyAI-goto-v0", "-m", "random"])
+    error = capsys.readouterr().err
+    assert "name a task of several cooks" in error and "cooks=2" not in error

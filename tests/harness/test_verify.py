@@ -77,10 +77,11 @@ def test_a_damaged_or_empty_folder_ends_in_one_line(folder, tmp_path, capsys):
     need_driver("bwrap")
     (folder / "results.jsonl").write_text("[" * 100_000 + "\n")
     code, output = verify(folder, capsys=capsys)
-    assert code == 2 and "results.jsonl:1 is not a record" in output and output.count("\n") == 1
+    assert code == 2 and f"{folder}/results.jsonl:1 is not a record" in output and output.count("\n") == 1
     (tmp_path / "empty").mkdir()
     code, output = verify(tmp_path / "empty", capsys=capsys)
     assert code == 2 and output.startswith("error: ") and output.count("\n") == 1
+    assert f"{tmp_path / 'empty'} has no results.jsonl: name one run folder, RUNS/TASK--MODEL/RUN_ID" in output
 
 
 def test_a_folder_with_a_link_or_a_pipe_is_refused_before_anything_is_read(folder, capsys):

@@ -29,12 +29,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from baselines.algorithms.groups import update_groups
-from baselines.algorithms.optimisers import check_finite
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import Batch, collate
 from baselines.configs import SPA as Config
 from baselines.distributed import collectives
 from baselines.math.estimators import per_turn
+from baselines.math.finite import check_finite
 from baselines.microbatch import MicroBatch, crop, evaluate, split
 from harness.types import Trajectory
 

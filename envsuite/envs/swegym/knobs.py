@@ -41,7 +41,7 @@ KNOBS = (
     Knob(
         "tests",
         "visible",
-        "the failing tests are in the agent's copy (visible) or not",
+        "the failing tests are in the agent's copy (visible) or not; those of records and mined tasks never are",
         choices=("visible", "hidden"),
     ),
     Knob("dense", "f2p_gated", "definition of the dense reward", choices=("f2p_gated", "pass_ratio", "gated")),

@@ -57,7 +57,8 @@ def run(argv: Sequence[str]) -> int:
     cls = registry.env_class(task)
     agents = registry.agents(task, {**cls.team_knobs, **tasks[0].config.knobs})
     if agents < 2:
-        raise UsageError(f"{task.id} with these knobs has one player: name a task of several cooks, or --set cooks=2.")
+        more = ", or --set cooks=2" if "cooks" in registry.knob_names(task) else ", as `envsuite-envs overcooked` lists"
+        raise UsageError(f"{task.id} with these knobs has one player: name a task of several cooks{more}.")
     names = list(dict.fromkeys(crossplay.teams(players, agents).values()))
     request = request.replace(team=agents)
     configs = {name: plan(request.replace(model=name), [args.env])[0].config for name in names}

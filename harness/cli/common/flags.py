@@ -48,6 +48,15 @@ class Parser(CliParser):
         return parsed
 
 
+class DefaultsFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Adds a flag's default to its help, unless there is none to tell or the help tells it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, "", []) or action.nargs == 0 or "default:" in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds all flags that the playing commands share, that is, all but the model and the environments."""
     add = parser.add_argument

@@ -130,7 +130,7 @@ def _compared(statement: str, node: ast.stmt | None, first: str, whole: bool = F
 def got_side(left: ast.expr, right: ast.expr) -> str:
     """Returns which operand is the package's answer: 'left', 'right', or '' if that is unclear."""
     sides = {"left": left, "right": right}
-    for is_answer in (_calls, lambda node: not _literal(node), lambda node: not _wanted(node)):
+    for is_answer in (_calls, lambda node: not is_literal(node), lambda node: not is_wanted(node)):
         matching = [name for name, node in sides.items() if is_answer(node)]
         if len(matching) == 1:
             return matching[0]
@@ -141,7 +141,8 @@ def _calls(node: ast.expr) -> bool:
     return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
-def _literal(node: ast.expr) -> bool:
+def is_literal(node: ast.expr) -> bool:
+    """Returns True if an expression is a value written out."""
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError):
@@ -149,7 +150,8 @@ def _literal(node: ast.expr) -> bool:
     return True
 
 
-def _wanted(node: ast.expr) -> bool:
+def is_wanted(node: ast.expr) -> bool:
+    """Returns True if an expression is a name like `expected`."""
     return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and bool(_WANTED.search(ast.unparse(node)))
 
 

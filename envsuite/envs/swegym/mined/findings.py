@@ -74,13 +74,13 @@ def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) ->
     symptom = replace(symptom, error=_DIFFER.sub(r"\1", symptom.error, count=1))
     if not isinstance(symptom, TracedSymptom):
         return issues.explain_failure(files, tests, symptom, whole=True)
-    check = issues.explain_failure(files, tests, symptom, whole=True, line=symptom.line)
+    check = _explained(files, tests, symptom)
     first = symptom.error.partition("\n")[0]
     if symptom.raised_in in files and symptom.raised_in not in tests and first.startswith("AssertionError"):
         return replace(check, finding=f"It raises `{first if len(first) <= _CALL else 'AssertionError'}`.")
     inner = replace(symptom, code=symptom.inner, line=symptom.inner_line)
     if not check.got and symptom.inner != symptom.code:
-        compared = issues.explain_failure(files, tests, inner, whole=True, line=inner.line)
+        compared = _explained(files, tests, inner)
         known = compared.got or _sides(compared)
         check = replace(compared, statement=check.statement) if known else check
     if not check.got and (sides := _sides(check)):
@@ -99,6 +99,18 @@ def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) ->
     return check
 
 
+def _explained(files: Mapping[str, str], tests: Sequence[str], symptom: TracedSymptom) -> Check:
+    """Explains a failure as generated tasks do. Of two operands that are no literals none is called the answer yet."""
+    check = issues.explain_failure(files, tests, symptom, whole=True, line=symptom.line)
+    operands = issues.operands_of(issues.statement_of(files, tests, symptom, symptom.line)[1])
+    if not check.got or operands is None or any(issues.is_literal(operand) for operand in operands):
+        return check
+    left, right = check.got, check.expected
+    if issues.got_side(*operands) == "right":
+        left, right = right, left
+    return replace(check, finding=f"Left side: `{left}`\nRight side: `{right}`", got="", expected="")
+
+
 def _sides(check: Check) -> tuple[str, str] | None:
     """Returns the values of a comparison of which neither side is known to be the answer."""
     match = re.fullmatch(r"Left side: `(.*)`\nRight side: `(.*)`", check.finding, re.DOTALL)
@@ -108,8 +120,10 @@ def _sides(check: Check) -> tuple[str, str] | None:
 def _decided(
     files: Mapping[str, str], tests: Sequence[str], symptom: TracedSymptom, check: Check, left: str, right: str
 ) -> Check:
-    """Tells got from expected by where the two operands come from: the package's answer is, or was bound to, a call of
-    something that is not in the standard library.
+    """Tells got from expected by where the two operands come from.
+
+    The package's answer is, or was bound to, a call of something that is not in the standard library. The other
+    operand must consist of values that the test writes out, or be named like `expected`.
     """
     _, node = issues.statement_of(files, tests, symptom, symptom.line)
     operands = issues.operands_of(node)
@@ -118,17 +132,70 @@ def _decided(
         return check
     functions = [part for part in ast.walk(tree) if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
     around = [part for part in functions if part.lineno <= node.lineno <= (part.end_lineno or 0)]
-    assignments = [part for function in around for part in ast.walk(function) if isinstance(part, ast.Assign)]
+    bindings = [binding for scope in (*tree.body, *around) for binding in _bindings(scope, scope in around)]
+    bindings += [binding for function in around for binding in _parameters(function, tree)]
     standard = _standard_names(tree)
-    bound: set[str] = set()
-    for _ in assignments:  # a name may be bound to an expression with another bound name
-        values = [part for part in assignments if _is_answer(part.value, standard, bound)]
-        bound = {target.id for part in values for target in part.targets if isinstance(target, ast.Name)}
-    answers = [_is_answer(operand, standard, bound) for operand in operands]
-    if answers[0] == answers[1]:
-        return check
-    got, expected = (left, right) if answers[0] else (right, left)
-    return replace(check, got=got, expected=expected)
+    answers: set[str] = set()
+    for _ in bindings:  # a name may be bound to an expression with another bound name
+        answers |= {name for name, value in bindings if _is_answer(value, standard, answers)}
+    plain = standard | {name for name, _ in bindings} - answers
+    for _ in bindings:
+        plain -= {name for name, value in bindings if not _is_plain(value, plain)} - standard
+    for one, other, got, expected in ((*operands, left, right), (*operands[::-1], right, left)):
+        written = issues.is_wanted(other) or _is_plain(other, plain)
+        if written and _is_answer(one, standard, answers) and not _is_answer(other, standard, answers):
+            return replace(check, got=got, expected=expected)
+    return check
+
+
+def _bindings(scope: ast.stmt, inside: bool) -> list[tuple[str, ast.expr]]:
+    """Returns each name that a statement binds, with the expression that its value comes from. `inside`: also the
+    names that the statements and parameters of a function bind.
+    """
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    for part in ast.walk(scope) if inside else [scope]:
+        if isinstance(part, ast.Assign):
+            pairs += [(target, part.value) for target in part.targets]
+        elif isinstance(part, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and part.value is not None:
+            pairs.append((part.target, part.value))
+        elif isinstance(part, (ast.For, ast.AsyncFor, ast.comprehension)):
+            pairs.append((part.target, part.iter))
+        elif isinstance(part, ast.withitem) and part.optional_vars is not None:
+            pairs.append((part.optional_vars, part.context_expr))
+    names = [
+        (name.id, value)
+        for target, value in pairs
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    ]
+    for part in scope.decorator_list if inside and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
+        if isinstance(part, ast.Call) and ast.unparse(part.func).endswith("parametrize") and len(part.args) == 2:
+            spoken = [text.value for text in ast.walk(part.args[0]) if isinstance(text, ast.Constant)]
+            names += [(name, part.args[1]) for text in spoken for name in re.findall(r"\w+", str(text))]
+    return names
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> list[tuple[str, ast.expr]]:
+    """Returns the parameters of a helper with their defaults, and with what a module's calls pass."""
+    spec = function.args
+    parameters = [part.arg for part in (*spec.posonlyargs, *spec.args)]
+    pairs = list(zip(reversed(parameters), reversed(spec.defaults), strict=False))
+    positional = parameters[1:] if parameters[:1] == ["self"] else parameters
+    for call in (part for part in ast.walk(tree) if isinstance(part, ast.Call)):
+        if ast.unparse(call.func) in (function.name, f"self.{function.name}"):
+            spread = [part.value for part in call.args if isinstance(part, ast.Starred)]
+            spread += [part.value for part in call.keywords if part.arg is None]
+            pairs += [(name, value) for name in parameters for value in spread]
+            pairs += [] if spread else zip(positional, call.args, strict=False)
+            pairs += [(part.arg, part.value) for part in call.keywords if part.arg]
+    return pairs
+
+
+def _is_plain(node: ast.expr, plain: set[str]) -> bool:
+    """Returns True if an expression reads only names in `plain`, or names that it binds itself."""
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return all(name.id in plain or name.id in own for name in names)
 
 
 def _standard_names(tree: ast.Module) -> set[str]:
