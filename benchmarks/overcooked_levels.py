@@ -146,10 +146,9 @@ def measure(level: str, games: int, proofs: bool) -> dict[Any, Any]:
     row["resets"] = resets
     row["scripts"] = row["interleaved"] = row["twins"] = "not run"
     if proofs:
-        best = max(sum(column) for column in zip(*mixed, strict=True))
-        row["interleaved"] = f"{share(best, games)}, of {len(mixed[0]):,}"
-        best = max(sum(column) for column in zip(*variants, strict=True))
-        row["scripts"] = f"{share(best, games)}, of {len(variants[0]):,}"
+        for name, wins in (("scripts", variants), ("interleaved", mixed)):
+            best = max(sum(column) for column in zip(*wins, strict=True))
+            row[name] = f"{share(best, games)}, of {len(wins[0]):,}"
         row["twins"] = f"{twins(level, min(games, TWIN_GAMES))} of {min(games, TWIN_GAMES)}"
     for control in ("primitive", "station"):
         env = registry.build(task, control=control)

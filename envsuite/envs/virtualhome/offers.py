@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from envsuite.envs.virtualhome.rules.engine import (
-    CLOSE,
-    GRAB,
-    OPEN,
-    PUTBACK,
-    PUTIN,
-    SIT,
-    STANDUP,
-    SWITCHOFF,
-    SWITCHON,
-    WALK,
-    HomeAction,
-    HomeState,
-)
+from envsuite.envs.virtualhome.rules.engine import GRAB, STANDUP, WALK, HomeAction, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine, Loose
 from envsuite.envs.virtualhome.text import command
 
@@ -79,29 +66,12 @@ class OfferList:
 
     def _within_reach(self, s: HomeState, things: list[int]) -> list[HomeAction]:
         """Returns the actions on the furniture at which the agent stands, and on the loose `things` there."""
-        home = self.home
-        held = [bit for bit in (s.right, s.left) if bit]
-        free = len(held) < 2
+        target = self.home.target
+        in_hand = [bit for bit in (s.right, s.left) if bit]
         actions: list[HomeAction] = []
         for x in self.engine.pieces[s.near]:
-            if not x & home.target:
-                continue
-            if x & home.door:
-                if s.open & x:
-                    actions.append(HomeAction(CLOSE, x))
-                elif free and not s.power & x:
-                    actions.append(HomeAction(OPEN, x))
-            if x & home.switch and free:
-                if s.power & x:
-                    actions.append(HomeAction(SWITCHOFF, x))
-                elif not s.open & x:
-                    actions.append(HomeAction(SWITCHON, x))
-            if x & home.container and (s.open & x or not x & home.door):
-                actions += [HomeAction(PUTIN, item, x) for item in held]
-            if x & home.surface:
-                actions += [HomeAction(PUTBACK, item, x) for item in held]
-            if x & home.seat and not s.sitting:
-                actions.append(HomeAction(SIT, x))
-        if free:
-            actions += [HomeAction(GRAB, x) for x in things if x & home.target]
+            if x & target:
+                actions += self.engine.furniture_actions(s, x, in_hand)
+        if len(in_hand) < 2:
+            actions += [HomeAction(GRAB, x) for x in things if x & target]
         return actions

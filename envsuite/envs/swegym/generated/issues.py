@@ -11,7 +11,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +44,8 @@ class Check:
     got: str = ""
     expected: str = ""
     """both '' unless the check is a comparison whose sides can be told apart"""
+    sides: tuple[str, str] | None = field(default=None, compare=False)
+    """values of the left and the right side of a comparison"""
 
     def text(self) -> str:
         parts = [textwrap.indent(self.statement, "    ")] if self.statement else []
@@ -122,9 +124,9 @@ def _compared(statement: str, node: ast.stmt | None, first: str, whole: bool = F
         return Check(statement, f"Both sides print as `{left}`, and they are not equal.")
     side = got_side(*operands)
     if not side:
-        return Check(statement, f"Left side: `{left}`\nRight side: `{right}`")
+        return Check(statement, f"Left side: `{left}`\nRight side: `{right}`", sides=values)
     got, expected = (left, right) if side == "left" else (right, left)
-    return Check(statement, f"Got: `{got}`\nExpected: `{expected}`", got, expected)
+    return Check(statement, f"Got: `{got}`\nExpected: `{expected}`", got, expected, values)
 
 
 def got_side(left: ast.expr, right: ast.expr) -> str:

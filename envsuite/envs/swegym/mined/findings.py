@@ -81,15 +81,14 @@ def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) ->
     inner = replace(symptom, code=symptom.inner, line=symptom.inner_line)
     if not check.got and symptom.inner != symptom.code:
         compared = _explained(files, tests, inner)
-        known = compared.got or _sides(compared)
-        check = replace(compared, statement=check.statement) if known else check
-    if not check.got and (sides := _sides(check)):
-        check = _decided(files, tests, inner, check, *sides)
+        check = replace(compared, statement=check.statement) if compared.sides else check
+    if not check.got and check.sides:
+        check = _decided(files, tests, inner, check, *check.sides)
     if check.got:
         got, expected = shortened(check.got, check.expected)
         return replace(check, finding=f"Got: `{got}`\nExpected: `{expected}`")
-    if sides := _sides(check):
-        left, right = shortened(*sides)
+    if check.sides:
+        left, right = shortened(*check.sides)
         return replace(check, finding=f"Left side: `{left}`\nRight side: `{right}`")
     if match := _PATTERN.search(symptom.error):
         got, expected = _text(match["message"]), _text(match["pattern"])
@@ -105,16 +104,7 @@ def _explained(files: Mapping[str, str], tests: Sequence[str], symptom: TracedSy
     operands = issues.operands_of(issues.statement_of(files, tests, symptom, symptom.line)[1])
     if not check.got or operands is None or any(issues.is_literal(operand) for operand in operands):
         return check
-    left, right = check.got, check.expected
-    if issues.got_side(*operands) == "right":
-        left, right = right, left
-    return replace(check, finding=f"Left side: `{left}`\nRight side: `{right}`", got="", expected="")
-
-
-def _sides(check: Check) -> tuple[str, str] | None:
-    """Returns the values of a comparison of which neither side is known to be the answer."""
-    match = re.fullmatch(r"Left side: `(.*)`\nRight side: `(.*)`", check.finding, re.DOTALL)
-    return (match[1], match[2]) if match else None
+    return replace(check, got="", expected="")
 
 
 def _decided(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +124,7 @@ class Draft:
         """Adds objects of a kind to the home: `number`, and sometimes one more."""
         members = vocabulary()["kinds"][kind]["members"]
         present = [item for item in self.items if noun_of(item) in members]
-        free = [noun for noun in members if noun in self.known and self._is_free(noun)]
+        free = self._free(noun for noun in members if noun in self.known)
         number += self._one_more(number)
         chosen = [self._named(noun) for noun in self.dice.shuffled(free)[: max(number - len(present), 0)]]
         if len(present) + len(chosen) != number:
@@ -134,7 +135,7 @@ class Draft:
 
     def _alike(self, number: int) -> list[str] | None:
         """Adds objects of one noun to the home: `number`, and sometimes one more."""
-        free = [noun for noun in vocabulary()["plurals"] if noun in self.known and self._is_free(noun)]
+        free = self._free(noun for noun in vocabulary()["plurals"] if noun in self.known)
         if not free:
             return None
         noun = self.dice.pick(free)
@@ -143,17 +144,10 @@ class Draft:
         self.items.update(dict.fromkeys(chosen, ""))
         return chosen
 
-    def _is_free(self, noun: str) -> bool:
-        """Returns True if the home has no object of a noun yet, can have one, and people keep such things here."""
-        if noun in self.banned or not self._usual(category(noun)):
-            return False
-        return all(noun_of(item) != noun for item in self.items)
-
-    def _free_nouns(self) -> list[str]:
-        """Returns the nouns of training for which `_is_free` holds."""
+    def _free(self, candidates: Iterable[str]) -> list[str]:
+        """Returns the nouns of which the home has no object yet, can have one, and people keep such things here."""
         taken = self.banned.union(map(noun_of, self.items))
-        usual = {sort for sort in catalog()["goods"] if self._usual(sort)}
-        return [noun for noun in nouns("*", False) if noun not in taken and category(noun) in usual]
+        return [noun for noun in candidates if noun not in taken and self._usual(category(noun))]
 
     def _named(self, noun: str) -> str:
         return f"{self.dice.pick(vocabulary()['modifiers'][category(noun)])} {noun}"
@@ -162,7 +156,7 @@ class Draft:
         """Adds a new object of a category ('*': any) to the home. Returns None if none is left."""
         if sort == "*":
             sort = self.dice.pick(list(catalog()["goods"]))
-        free = [noun for noun in nouns(sort, self.unseen_objects) if self._is_free(noun)]
+        free = self._free(nouns(sort, self.unseen_objects))
         if not free:
             return None
         item = self._named(self.dice.pick(free))
@@ -307,7 +301,7 @@ class Draft:
         settings = self.settings
         sorts = {sort_of(item) for item in self.items}
         placeable = {sort for sort in catalog()["goods"] if self._usual(sort).keys() - self.bare}
-        free = [noun for noun in self.dice.shuffled(self._free_nouns()) if category(noun) in placeable]
+        free = [noun for noun in self.dice.shuffled(self._free(nouns("*", False))) if category(noun) in placeable]
         number = settings.objects - len(self.items)
         alike = [noun for noun in free if category(noun) in sorts][: settings.distractors]
         nouns_to_add = [*alike, *(noun for noun in free if noun not in alike)][: max(number, 0)]

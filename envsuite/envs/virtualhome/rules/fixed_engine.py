@@ -151,24 +151,31 @@ class FixedEngine(HomeEngine):
                 if free and x not in in_hand:
                     actions.append(HomeAction(GRAB, x))
                 continue
-            if x & home.door:
-                if s.open & x:
-                    actions.append(HomeAction(CLOSE, x))
-                elif free and not s.power & x:
-                    actions.append(HomeAction(OPEN, x))
-            if x & home.switch and free:
-                if s.power & x:
-                    actions.append(HomeAction(SWITCHOFF, x))
-                elif not s.open & x:
-                    actions.append(HomeAction(SWITCHON, x))
-            if x & home.container and (s.open & x or not x & home.door):
-                actions += [HomeAction(PUTIN, item, x) for item in in_hand]
-            if x & home.surface:
-                actions += [HomeAction(PUTBACK, item, x) for item in in_hand]
-            if x & home.seat and not s.sitting:
-                actions.append(HomeAction(SIT, x))
+            actions += self.furniture_actions(s, x, in_hand)
         if s.sitting:
             actions.append(HomeAction("standup"))
+        return actions
+
+    def furniture_actions(self, s: HomeState, x: int, in_hand: list[int]) -> list[HomeAction]:
+        """Returns the actions on a piece of furniture within reach, with the things `in_hand`."""
+        home, free = self.home, len(in_hand) < 2
+        actions: list[HomeAction] = []
+        if x & home.door:
+            if s.open & x:
+                actions.append(HomeAction(CLOSE, x))
+            elif free and not s.power & x:
+                actions.append(HomeAction(OPEN, x))
+        if x & home.switch and free:
+            if s.power & x:
+                actions.append(HomeAction(SWITCHOFF, x))
+            elif not s.open & x:
+                actions.append(HomeAction(SWITCHON, x))
+        if x & home.container and (s.open & x or not x & home.door):
+            actions += [HomeAction(PUTIN, item, x) for item in in_hand]
+        if x & home.surface:
+            actions += [HomeAction(PUTBACK, item, x) for item in in_hand]
+        if x & home.seat and not s.sitting:
+            actions.append(HomeAction(SIT, x))
         return actions
 
     def marked(self, s: HomeState, x: int, process: str) -> bool:
