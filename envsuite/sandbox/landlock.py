@@ -51,7 +51,8 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
     scratch.chmod(0o711)
     if spec.workspace and uid is not None:
         os.chown(workspace, uid, uid)
-    needed = [packages.interpreter(), str(packages.INSIDE), *map(str, packages.closure(spec.distributions).values())]
+    entries = packages.closure(spec.distributions).values()
+    needed = [packages.interpreter(), str(packages.INSIDE), str(scratch), *map(str, entries)]
     settings = local.config(
         spec,
         parent="{parent}",

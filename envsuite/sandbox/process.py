@@ -5,7 +5,7 @@ crashing the caller. A run has a clean environment and folder and, if envsuite i
 its own.
 
 Does NOT stop: reading any file that the user may read (as root: any file at all if the interpreter
-is in a private folder), the network, looking up the labels of bundled data sets, leaving files in
+or TMPDIR is in a private folder), the network, looking up the labels of bundled data sets, leaving files in
 world-writable folders, signalling the user's other processes, memory without a name (memfd), a
 daemon that outlives a killed zygote.
 

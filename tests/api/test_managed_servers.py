@@ -124,7 +124,9 @@ def test_no_process_survives_a_kill(victim, tmp_path):
 
 
 def test_a_server_that_fails_shows_the_end_of_its_log(tmp_path):
-    command = ServerCommand("a bad server", (sys.executable, "-c", "print('one'); raise SystemExit('no memory')"), "m")
+    command = ServerCommand(
+        "a bad server", (sys.executable, "-c", "print('one', flush=True); raise SystemExit('no memory')"), "m"
+    )
     lines = []
     with pytest.raises(
         DataError, match=r"a bad server ended before it answered: no memory \(its whole output: .*log\)"

@@ -112,7 +112,7 @@ def become(uid: int | None, keep_search: bool = False) -> None:
     """Drops every privilege: switches to user and group `uid` (None keeps the user) and clears all
     capabilities for good.
 
-    `keep_search` keeps CAP_DAC_READ_SEARCH, for an interpreter in a private folder of root: use it
+    `keep_search` keeps CAP_DAC_READ_SEARCH, for an interpreter or a TMPDIR in a private folder of root: use it
     only if Landlock restricts what may be read.
     """
     keep_search = keep_search and uid is not None
