@@ -88,7 +88,7 @@ class Kitchen:
                 if action == INTERACT:
                     cell = state.cells[cook] + self.layout.delta[state.facing[cook]]
                     self._interact(cook, cell, hands, counters, pots, served, shaped, in_use)
-        cells, facing = self._move(state, actions)
+        cells, facing = self.move(state, actions)
         for slot, pot in enumerate(pots):
             pots[slot] = self._cook(pot)
         after = State(state.time + 1, cells, facing, tuple(hands), tuple(counters), tuple(pots))
@@ -139,7 +139,7 @@ class Kitchen:
                 hands[cook], pots[slot] = NOTHING, (onions + 1, IDLE)
                 shaped[cook] += POT_REWARD
 
-    def _move(self, state: State, actions: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def move(self, state: State, actions: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns cells and directions after both moves. Cooks who would collide or swap cells stay, but turn."""
         layout = self.layout
         targets, facing = list(state.cells), list(state.facing)
