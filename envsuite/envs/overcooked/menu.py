@@ -5,6 +5,7 @@ Version 1 of the levels is another game, in the folder `service`.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 from envsuite.registry import register, register_family
@@ -42,6 +43,10 @@ SUMMARIES_V1 = {
     "medium": "two orders of up to two foods, in time and step by step, in a generated kitchen of 6x6 with one stove",
     "hard": "three orders of up to two foods, in time and step by step, in a generated kitchen of 7x7, two stoves",
 }
+ORDERS_V2: dict[str, dict[str, Any]] = {
+    level: {"rejects": "interleaved", "changes": level != "easy"} for level in ("easy", "medium", "hard")
+}
+"""What version 2 adds to the knobs of version 1."""
 SPLITS_V1 = {"train": range(10_000, 2**31), "valid": range(5_000, 6_000), "test": range(1_000)}
 """Seeds of version 1. A seed outside of `valid` and `test` draws a kitchen of `train`."""
 SUMMARIES = {
@@ -90,16 +95,18 @@ def _register_all() -> None:
                 vector_entry_point=VECTOR,
             )
         )
-    for level, knobs in LEVELS_V1.items():
+    for version, (level, knobs) in product((1, 2), LEVELS_V1.items()):
+        later = ORDERS_V2[level] if version == 2 else {}
+        summary = SUMMARIES_V1[level]
         register(
             Task(
-                f"Overcooked-{level}-v1",
+                f"Overcooked-{level}-v{version}",
                 SERVICE_ENTRY_POINT,
-                knobs,
+                {**knobs, **later},
                 SPLITS_V1,
                 requires="overcooked",
                 level=level,
-                summary=SUMMARIES_V1[level],
+                summary=f"{summary}; one order changes" if later.get("changes") else summary,
                 vector_entry_point=SERVICE_VECTOR,
             )
         )
