@@ -2,8 +2,8 @@
 
 A script reads the orders and nothing else. It is made by a rule: which of the tasks that are possible at this point
 comes first. Tasks are to begin a food on a free board or stove, and to gather foods in a bowl and serve it. Rules are
-drawn at random. The best rule is chosen on training games and counted on test games, once for all games and once for each
-kind of objective.
+drawn at random. The best rule is chosen on training games and counted on test games, once for all games and once for
+each kind of objective.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Overcooked, version 1: several orders with deadlines, in a kitchen where the layout decides.
+"""Overcooked, versions 1 and 2: several orders with deadlines, in a kitchen where the layout decides.
 
 One cook walks through a drawn kitchen, chops and grills food, fills bowls and serves orders. With `control=primitive` a
 command is one step: north, east, south, west (which use a station that is there) or wait. With `control=station` a
 command walks to a station and uses it; the steps of time are the same.
 
-Every kitchen is kept only if the planner serves all orders in time while the greedy cook and the scripts of
-`cooks.scripts` do not. An order may be served `slack` later than in the plan. The kitchens of the splits differ in
-structure: no two splits share a map up to the names of foods, turning and mirroring.
+Every kitchen is kept only if the planner serves all orders in time while the greedy cook and the scripts of `scripts`
+do not; `rejects` chooses the scripts. An order may be served `slack` later than in the plan. With `changes`, one order is
+withdrawn during the game and another comes in its place. The kitchens of the splits differ in structure: no two splits
+share a map up to the names of foods, turning and mirroring.
 
 **Rewards.** `sparse` pays 1 when the last order is served. `dense` pays 1 divided by the number of orders for each
 order served, and subtracts `step_cost` per step. `shaped` adds the potential of the estimated remaining steps, which is
@@ -21,7 +22,7 @@ from typing import Any, ClassVar
 
 from envsuite.core import TURNS_LEFT, TextEnv
 from envsuite.envs.overcooked.kitchen import FLOOR, STAY, all_foods
-from envsuite.envs.overcooked.menu import LEVELS_V1
+from envsuite.envs.overcooked.menu import LEVELS_V1, LEVELS_V2
 from envsuite.envs.overcooked.service import picture, text
 from envsuite.envs.overcooked.service.cooks import greedy_use
 from envsuite.envs.overcooked.service.engine import BOWL, NOTHING, Rules, Service, State
@@ -58,7 +59,7 @@ class ServiceEnv(TextEnv):
         Knob("items", 2, "most foods in an order; each order has this number or one less", low=1, high=3),
         Knob("slack", 0.15, "time to serve an order beyond the plan's, as a fraction of it", low=0.0, high=0.5),
         Knob("changes", False, "one order is withdrawn during the game, and another comes in its place"),
-        Knob("rejects", "sequential", "no kept kitchen is won by scripts: sequential, order after order; interleaved, in any way",
+        Knob("rejects", "sequential", "scripts that win no kept kitchen: order after order, or interleaved, too",
              choices=("sequential", "interleaved")),
         Knob("chops", 2, "cuts that chop a food", low=1, high=5),
         Knob("cooking", 12, "steps on the stove until a food is grilled", low=1, high=40),
@@ -87,6 +88,11 @@ class ServiceEnv(TextEnv):
         self._drawn_with = ServiceKnobs(rules=self.rules, **shared)
         self.instructions = text.instructions(knobs.control, self.rules, knobs.changes)
         self._seed = -1
+
+    @classmethod
+    def levels_of(cls, settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Returns the levels of version 2 for its kitchens, and those of version 1 for all others."""
+        return LEVELS_V2 if settings["rejects"] == "interleaved" else LEVELS_V1
 
     # ---- the episode -----------------------------------------------------------------------------------------------
 
