@@ -43,7 +43,7 @@ from baselines.networks.model import Model
 from baselines.train import TrainingRun
 from benchmarks.peak_memory import PeakMemory
 from benchmarks.qwen_shapes import bytes_tokenizer
-from benchmarks.timed_page import TimedPage
+from benchmarks.timed_page import TimedPage, process_seconds
 from envsuite.types import StopReason, Task
 from harness.policies.hf import HFPolicy, pick_device
 from harness.types import Episode, Prompt, Reply, Trajectory, Turn
@@ -458,7 +458,7 @@ def main(argv: list[str] | None = None) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     shapes = args.shapes.split(",")
     device = pick_device("auto")
-    proof = Proof(args.output, args.minutes, device)
+    proof = Proof(args.output, args.minutes - process_seconds() / 60, device)
     updates = f" --updates {args.updates}" if args.updates != parser.get_default("updates") else ""
     command = f"`python -m benchmarks.gpu_proof --shapes {args.shapes}{updates}`"
     on_gpu = device.type == "cuda"
@@ -471,7 +471,7 @@ def main(argv: list[str] | None = None) -> None:
     proof.section("Speed of the rollout", 45, rollout_speed, shapes)
     proof.section("FSDP on one rank", 25, one_rank_fsdp, shapes[0])
     proof.section("A run that is stopped and resumed", 60, training_run, shapes[0])
-    print(f"{args.output}: {60 * args.minutes - proof.left:.0f} s")
+    print(f"{args.output}: {process_seconds():.0f} s")
 
 
 if __name__ == "__main__":
