@@ -36,6 +36,10 @@ class Wrong(Exception):
     pass
 
 
+def collect(values):
+    values.append(Money(2))
+
+
 def refuse(text):
     raise Wrong("refused: " + text)
 """
@@ -122,6 +126,24 @@ def test_unpacked_answer():
     assert hoped == total
 
 
+def test_filled():
+    out = []
+    m.collect(out)
+    assert out == [m.Money(1)]
+
+
+def test_filled_by_its_method():
+    out = []
+    out.append(m.split(10)[0])
+    assert out == [m.Money(3)]
+
+
+def test_filled_with_values():
+    hoped = []
+    hoped.append(5)
+    assert list(m.split(10)) == hoped
+
+
 @pytest.mark.parametrize("amount, share", [(10, 3)])
 def test_parameters(amount, share):
     assert m.split(amount)[0] == share
@@ -142,7 +164,7 @@ def checks():
     for test in run.failures:
         (symptom,) = findings.traced([test], run.failures)
         explained[test.partition("::")[2]] = findings.explain(files, ["test_m.py"], symptom)
-    assert len(explained) == 14
+    assert len(explained) == 17
     return explained
 
 
@@ -183,6 +205,16 @@ def test_of_two_answers_of_the_package_none_is_called_expected(checks):
 @pytest.mark.parametrize("test", ["test_unpacked", "test_fixture", "test_loop", "test_annotated"])
 def test_a_constructor_is_not_taken_for_the_answer_that_a_name_holds(checks, test):
     assert checks[test].finding == "Left side: `Money(4)`\nRight side: `Money(3)`"
+
+
+@pytest.mark.parametrize(("test", "left"), [("test_filled", 2), ("test_filled_by_its_method", 4)])
+def test_a_list_that_the_package_fills_is_not_what_the_test_expects(checks, test, left):
+    right = left - 1
+    assert checks[test].finding == f"Left side: `[Money({left})]`\nRight side: `[Money({right})]`"
+
+
+def test_a_list_that_the_test_fills_with_values_is_expected(checks):
+    assert checks["test_filled_with_values"].finding == "Got: `[Money(4), Money(5)]`\nExpected: `[5]`"
 
 
 @pytest.mark.parametrize("test", ["test_unpacked_answer", "test_parameters[10-3]"])
