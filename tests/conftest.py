@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 SHARED = Path(os.environ.get("ENVSUITE_SHARED", Path(__file__).resolve().parents[1].parent / "shared"))
 USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
@@ -19,12 +21,12 @@ USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the commands that tests start share their bytecode
 sys.dont_write_bytecode = False
 
-LONGEST = ("tests/test_docs.py", "tests/test_site.py", "tests/api/test_transformers_serve.py", "tests/baselines")
-"""Tests that start first: a long test at the end of a run would leave the other processes idle."""
+LONGEST = ("tests/test_site.py", "tests/test_docs.py", "tests/api/test_transformers_serve.py", "tests/baselines")
+"""Tests that start first, in this order: a long test at the end of a run would leave the other processes idle."""
 
 
 def pytest_collection_modifyitems(items) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: [not item.nodeid.startswith(name) for name in LONGEST])
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +62,28 @@ def smollm() -> Path:
         if not USERS_CACHE:
             patch.delenv("ENVSUITE_CACHE", raising=False)
         return model_files.fetch("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """Returns `made_once(name, fill)`: a folder that `fill(folder)` fills once for all processes of this run.
+
+    Tests may read the folder and must not change it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def make(name, fill):
+        folder, done = root / f"made-{name}", root / f"made-{name}.done"
+        with FileLock(root / f"made-{name}.lock"):
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of a process that failed
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return make
 
 
 @pytest.fixture(scope="session")

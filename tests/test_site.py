@@ -1,6 +1,7 @@
 """The docs site builds strictly, and its pages, links, pictures and code blocks are sound."""
 
 import html
+import os
 import re
 import shutil
 import tomllib
@@ -29,15 +30,16 @@ pytest.importorskip("material", reason="mkdocs-material is not installed")
 pytestmark = pytest.mark.timeout(900)  # the site is built in the first test that asks for it
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
+@pytest.fixture(scope="session")
+def site(made_once):
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    folder = tmp_path_factory.mktemp("site")
-    # strict: any warning of mkdocs, a broken link above all, ends the build
-    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder), extra={"replays": 0}))
-    return folder
+    def write(folder):
+        # strict: any warning of mkdocs, a broken link above all, ends the build
+        build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder), extra={"replays": 0}))
+
+    return made_once("site", write)
 
 
 def test_every_page_of_the_docs_and_every_board_is_there(site):
@@ -107,7 +109,7 @@ def all_articles(site, names):
         text = re.sub(r'src="(?!data:)', f'src="{(site / name).parent.as_uri()}/', text)
         sections.append(f'<section data-page="{name}">{text}</section>')
     shell = (site / "index.html").read_text()
-    page = site / "all-articles.html"
+    page = site / f"all-articles-{os.getpid()}.htm"  # not .html: another process may check all pages meanwhile
     page.write_text(ARTICLE.sub(lambda found: found[1] + "".join(sections) + found[3], shell))
     return page
 

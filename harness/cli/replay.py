@@ -12,6 +12,7 @@ from typing import Any
 from envsuite import reading
 from envsuite.errors import UsageError
 from harness import cli, records
+from harness.cli.common.counter import counter
 from harness.cli.common.flags import TRUSTED_HELP
 from harness.cli.common.players import run_options
 from harness.evaluate import RunConfig
@@ -115,21 +116,18 @@ def _replay(file: Path, players: set[str], trusted: Mapping[str, Any], args: arg
     same = differ = chained = unchained = 0
     stored = sum(1 for _, line in reading.read_lines(file) if line.strip())
     total = min(stored, args.sample or stored)
-    terminal = sys.stderr.isatty()
+    show = counter(str(file), total)
     for verdict in check(file, args.num_workers, players=players, trusted=trusted, sample=args.sample):
         record, difference = verdict
         same, differ = same + (not difference), differ + bool(difference)
         chained += not difference and has_chain(record)
         unchained += not difference and not has_chain(record) and is_model(record["model"])
-        if terminal:
-            print(f"\r\x1b[K{file}: {same + differ:,} of {total:,} episodes\r", end="", file=sys.stderr, flush=True)
+        show(same + differ)
         if difference or args.verbose:
             cli.print_safely(
                 f"{file}: {verdict.place}: {difference or 'same'}", sys.stderr if difference else sys.stdout
             )
     part = f" (a sample of {stored:,})" if total < stored else ""
-    if terminal:
-        print("\x1b[K", end="", file=sys.stderr, flush=True)
     print(f"{file}: {same} episodes replayed the same, {differ} differ{part}", flush=True)
     if chained:
         print(f"{file}: {chained} hash chains hold; SHA-256 of the records: {records.results_hash(file)}", flush=True)

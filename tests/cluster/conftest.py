@@ -5,11 +5,13 @@ import os
 
 import pytest
 
-pytest.importorskip("ray", reason="ray is not installed")
-
-
+# Ray reads these when it is imported.
 os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves on a busy machine
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # no idle worker for each CPU of a node
+# Ray ends this process, with all its tests, if the head does not answer for so long; its default is 60 s.
+os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
+os.environ.setdefault("RAY_health_check_timeout_ms", "60000")  # a starved node is not a lost one; the default is 10 s
+pytest.importorskip("ray", reason="ray is not installed")
 
 TRIES = 3
 """Attempts to start a cluster; Ray allows a node's processes 15 s, too little on a loaded machine."""

@@ -3,7 +3,8 @@
 import pytest
 
 from envsuite.envs.swegym.generated import packages, suite
-from envsuite.envs.swegym.mined import findings
+from envsuite.envs.swegym.generated.issues import Check
+from envsuite.envs.swegym.mined import findings, issue
 from envsuite.sandbox import drivers
 
 CODE = """\
@@ -34,6 +35,10 @@ def split(amount):
 
 class Wrong(Exception):
     pass
+
+
+def collect(values):
+    values.append(Money(2))
 
 
 def refuse(text):
@@ -122,6 +127,24 @@ def test_unpacked_answer():
     assert hoped == total
 
 
+def test_filled():
+    out = []
+    m.collect(out)
+    assert out == [m.Money(1)]
+
+
+def test_filled_by_its_method():
+    out = []
+    out.append(m.split(10)[0])
+    assert out == [m.Money(3)]
+
+
+def test_filled_with_values():
+    hoped = []
+    hoped.append(5)
+    assert list(m.split(10)) == hoped
+
+
 @pytest.mark.parametrize("amount, share", [(10, 3)])
 def test_parameters(amount, share):
     assert m.split(amount)[0] == share
@@ -142,7 +165,7 @@ def checks():
     for test in run.failures:
         (symptom,) = findings.traced([test], run.failures)
         explained[test.partition("::")[2]] = findings.explain(files, ["test_m.py"], symptom)
-    assert len(explained) == 14
+    assert len(explained) == 17
     return explained
 
 
@@ -185,6 +208,16 @@ def test_a_constructor_is_not_taken_for_the_answer_that_a_name_holds(checks, tes
     assert checks[test].finding == "Left side: `Money(4)`\nRight side: `Money(3)`"
 
 
+@pytest.mark.parametrize(("test", "left"), [("test_filled", 2), ("test_filled_by_its_method", 4)])
+def test_a_list_that_the_package_fills_is_not_what_the_test_expects(checks, test, left):
+    right = left - 1
+    assert checks[test].finding == f"Left side: `[Money({left})]`\nRight side: `[Money({right})]`"
+
+
+def test_a_list_that_the_test_fills_with_values_is_expected(checks):
+    assert checks["test_filled_with_values"].finding == "Got: `[Money(4), Money(5)]`\nExpected: `[5]`"
+
+
 @pytest.mark.parametrize("test", ["test_unpacked_answer", "test_parameters[10-3]"])
 def test_an_answer_is_told_from_names_that_the_test_binds_to_values(checks, test):
     assert checks[test].finding == "Got: `Money(4)`\nExpected: `3`"
@@ -193,3 +226,11 @@ def test_an_answer_is_told_from_names_that_the_test_binds_to_values(checks, test
 def test_of_equal_lines_the_one_that_failed_is_shown(checks):
     assert checks["test_lines"].statement == 'agree(\n    "a", "ab"\n)'
     assert checks["test_lines"].finding == "Got: `'aa'`\nExpected: `'ab'`"
+
+
+def test_code_of_the_patch_that_a_changelog_quotes_is_no_term():
+    note = "Fixed `start_day`: it used `weekday() + 1` and now uses `isoweekday() % 7`, as `date(1, 1, 1)` needs."
+    check = Check("start()", "It raises `ValueError`.")
+    changed = "    start_day = (d.isoweekday() % 7) % step\n    start_day = (d.weekday() + 1) % step\n"
+    text = issue.statement("tiny 1.0", [check], note, set(), changed)
+    assert "mention `start_day`, `date(1, 1, 1)`." in text

@@ -5,8 +5,9 @@ from threading import Event
 
 import pytest
 
-from envsuite.envs.swegym.mined import miner
-from envsuite.envs.swegym.mined.releases import archives_of
+from envsuite.envs.swegym.mined import miner, verification
+from envsuite.envs.swegym.mined.releases import archives_of, obtain
+from envsuite.envs.swegym.published import places
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, EngineFailure
 from harness.mining import command
@@ -131,3 +132,13 @@ def test_a_recipe_in_a_record_with_names_is_accepted(tmp_path):
     (tmp_path / "records.jsonl").write_text(json.dumps({**little.record("a__b-1"), "recipe": recipe}))
     ((_, found),) = published.find(str(tmp_path / "records.jsonl")).values()
     assert found == recipe
+
+
+def test_the_first_game_says_that_it_installs_and_the_next_one_is_silent(archives, capsys):
+    recipe = verification.recipe_of(obtain(archives / "tiny-1.0.tar.gz"))
+    little.environment(recipe)
+    places.prepare(recipe)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"swegym: pip installs {recipe['source']['req']} and its test tools for their first game")
+    places.prepare(recipe)
+    assert capsys.readouterr().err == ""

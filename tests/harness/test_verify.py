@@ -73,6 +73,24 @@ def test_a_forged_record_gets_no_certificate(folder, capsys):
     assert not (folder / "certificate.json").exists()
 
 
+def test_programs_that_need_a_sandbox_are_replayed_in_their_own(tmp_path, capsys):
+    need_driver("bwrap")
+    config = RunConfig(registry.TASKS["SWEGym-easy-v0"], "random", episodes=1, max_turns=1)
+    evaluate(config, tmp_path, lambda: make_policy("random"))
+    folder = config.folder(tmp_path)
+    code, output = verify(folder, capsys=capsys)
+    assert code == 0 and "1 records replay" in output and "replayed in sandboxes of their own" in output
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["replayed_in"] == "sandboxes of the programs" and certificate["rendered_bytes"] > 1000
+    (entry,) = certificate["entries"]
+    assert (entry["model"], entry["records"], entry["replayed"]) == ("random", 1, 1)
+    (folder / "certificate.json").unlink()
+    changed(folder, reward=0.5)
+    code, output = verify(folder, capsys=capsys)
+    assert code == 1 and "reward: stored 0.5, replayed 0.0" in output and "not verified: 3 differences" in output
+    assert not (folder / "certificate.json").exists()
+
+
 def test_a_damaged_or_empty_folder_ends_in_one_line(folder, tmp_path, capsys):
     need_driver("bwrap")
     (folder / "results.jsonl").write_text("[" * 100_000 + "\n")

@@ -125,6 +125,8 @@ def _decided(
     bindings = [binding for scope in (*tree.body, *around) for binding in _bindings(scope, scope in around)]
     bindings += [binding for function in around for binding in _parameters(function, tree)]
     standard = _standard_names(tree)
+    own = {part.name for part in ast.walk(tree) if isinstance(part, (ast.FunctionDef, ast.ClassDef))} | standard
+    bindings += [binding for scope in around for binding in _filled(scope, own)]
     answers: set[str] = set()
     for _ in bindings:  # a name may be bound to an expression with another bound name
         answers |= {name for name, value in bindings if _is_answer(value, standard, answers)}
@@ -163,6 +165,26 @@ def _bindings(scope: ast.stmt, inside: bool) -> list[tuple[str, ast.expr]]:
             spoken = [text.value for text in ast.walk(part.args[0]) if isinstance(text, ast.Constant)]
             names += [(name, part.args[1]) for text in spoken for name in re.findall(r"\w+", str(text))]
     return names
+
+
+def _filled(scope: ast.stmt, own: set[str]) -> list[tuple[str, ast.expr]]:
+    """Returns each name whose object a statement may fill: with what is passed to its method, or by a call of the
+    package with the name as an argument. `own`: names of functions that fill nothing.
+    """
+    pairs: list[tuple[str, ast.expr]] = []
+    for part in ast.walk(scope):
+        call = part.value if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) else None
+        if call is None:
+            continue
+        passed = [*call.args, *(word.value for word in call.keywords)]
+        function = call.func
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+            pairs += [(function.value.id, value) for value in passed]
+        while isinstance(function, ast.Attribute):
+            function = function.value
+        if isinstance(function, ast.Name) and function.id not in own | {"self", "cls", "pytest"}:
+            pairs += [(value.id, call) for value in passed if isinstance(value, ast.Name)]
+    return pairs
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> list[tuple[str, ast.expr]]:

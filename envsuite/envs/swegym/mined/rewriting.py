@@ -44,11 +44,11 @@ def rewritten(
     patched = {path: text for path, text in old.code.items() if path not in changes}
     patched |= {path: data.decode() for path, data in changes.items() if data is not None}
     needs = tuple(sorted({*old.package.needs, *new.package.needs}))
-    pools = suite.pools(driver, 1, needs)[:1]
+    pool = suite.pools(driver, 1, needs)[0]
     try:
-        symptoms = Search(pair, pools, seconds).symptoms(record.fail_to_pass)
+        symptoms = Search(pair, [pool], seconds).symptoms(record.fail_to_pass)
     finally:
-        pools[0].close()
+        pool.close()
     candidate = BugCandidate(pair, tuple(split(old.code, patched)), record.fail_to_pass, symptoms, record.pass_to_pass)
     try:
         text, hints = texts_of(candidate)

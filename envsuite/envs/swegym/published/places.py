@@ -13,6 +13,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,6 +168,13 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
     home = home_of(recipe)
     environment, source = environment_of(recipe) / "venv", home / "source"
     with FileLock(home / "lock"):
+        if not (source.is_dir() and (environment / "ready").exists()):
+            print(
+                f"swegym: pip installs {recipe['source']['req']} and its test tools for their first game; "
+                f"kept in {home.parents[1]} for the next ones",
+                file=sys.stderr,
+                flush=True,
+            )
         _install(recipe, environment)
         if not source.is_dir():
             downloaded = archives.fetch(recipe["source"]["req"])
