@@ -108,13 +108,15 @@ def _dry_run(recipe: Recipe, folder: Path) -> None:
         for error in tinker.missing_access():
             print(f"missing here: {error}")
         return
+    first = os.environ.get("RANK", "0") == "0"
+    if first:
+        print(header, flush=True)  # the imports below take seconds
     from baselines import memory
 
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by a launcher
     per_process = f" in each of {processes} processes" if processes > 1 else ""
     parts = memory.estimate(recipe, processes=processes)
-    if os.environ.get("RANK", "0") == "0":
-        print(header)
+    if first:
         if recipe.trains_policy:
             print(f"acting.choose = {recipe.acting.choose}: {_CHOICES[recipe.acting.choose]}")
         print(f"memory with {recipe.model.name}{per_process}:\n{memory.table(parts)}")

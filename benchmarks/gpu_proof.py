@@ -1,12 +1,12 @@
 """Checks on one GPU, in at most nine minutes, what a CPU cannot show: precision, memory and speed
 of training.
 
-    python -m benchmarks.gpu_proof [-o benchmarks/gpu.md] [--minutes 8.5] [--shapes 0.5B,3B]
+    python -m benchmarks.gpu_proof [-o benchmarks/gpu.md] [--minutes 8] [--shapes 0.5B,3B]
     python -m benchmarks.gpu_proof --shapes tiny --minutes 3 -o /tmp/gpu.md  # on a CPU, with a tiny model
 
 Needs no network and no files: models have the published Qwen2.5 shapes and random weights made on
-the device, and a tokenizer of bytes. Each section runs by itself, prints what it measures, and is
-written to the page as it ends; a section that fails or has no time left is reported as such.
+the device, and a tokenizer of bytes. Each section runs by itself, prints what it measures, and writes it to the page.
+A section that fails, that has no time left, or that the time limit stops is reported as such.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from baselines.networks.model import Model
 from baselines.train import TrainingRun
 from benchmarks.peak_memory import PeakMemory
 from benchmarks.qwen_shapes import bytes_tokenizer
+from benchmarks.timed_page import TimedPage, process_seconds
 from envsuite.types import StopReason, Task
 from harness.policies.hf import HFPolicy, pick_device
 from harness.types import Episode, Prompt, Reply, Trajectory, Turn
@@ -70,41 +71,19 @@ NO_GPU = (
 )
 
 
-class Proof:
-    """The page, the device and the time left."""
+class Proof(TimedPage):
+    """The page, the time left and the device."""
 
     def __init__(self, output: Path, minutes: float, device: torch.device) -> None:
-        self.output, self.device = output, device
-        self.deadline = time.monotonic() + 60 * minutes
-        self.lines: list[str] = []
-
-    @property
-    def left(self) -> float:
-        """Seconds until the deadline."""
-        return self.deadline - time.monotonic()
-
-    def write(self, *lines: str) -> None:
-        """Prints lines and adds them to the page."""
-        self.lines += lines
-        print("\n".join(lines), flush=True)
-        self.output.write_text("\n".join(self.lines) + "\n")
+        super().__init__(output, 60 * minutes)
+        self.device = device
 
     def section(self, title: str, needed: float, function: Callable[..., None], *arguments: Any) -> None:
-        """Runs a section if `needed` seconds are left, and writes a failure into the page."""
-        began = time.monotonic()
-        self.write("", f"## {title}", "")
-        if self.left < needed:
-            self.write(f"Not run: {self.left:.0f} seconds were left, and it needs about {needed:.0f}.")
-            return
-        try:
-            function(self, *arguments)
-        except Exception as error:
-            traceback.print_exc()
-            self.write("", f"**Failed:** {type(error).__name__}: {' '.join(str(error).split())[:400]}")
+        """Runs a section and frees its memory."""
+        super().section(title, needed, function, *arguments)
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.write("", f"({time.monotonic() - began:.0f} s)")
 
 
 def qwen(shape: str, device: torch.device, dtype: torch.dtype, layers: int = 0) -> Any:
@@ -195,24 +174,6 @@ def machine(proof: Proof) -> None:
 def precision(proof: Proof, shape: str, updates: int) -> None:
     """Compares training in float32, in bfloat16 with masters, and in bfloat16 without."""
     layers = 4 if shape != "tiny" else 0
-    results: dict[str, tuple[list[float], torch.Tensor, torch.Tensor]] = {}
-    ways = (("float32", torch.float32, True), ("bfloat16, float32 masters", torch.bfloat16, True),
-            ("bfloat16, no masters", torch.bfloat16, False))  # fmt: skip
-    for way, dtype, masters in ways:
-        lm = qwen(shape, proof.device, torch.float32, layers).to(torch.bfloat16).to(dtype)  # the same first weights
-        model = Model(lm, None, ModelConfig(shape, critic="none"))
-        before = _flat(model)
-        losses = []
-        for loss in _train(model, updates, masters):
-            losses.append(loss)
-            if proof.left < 30:
-                break
-        change = model.actor_masters.masters if masters and dtype is torch.bfloat16 else model.actor_parameters()
-        after = torch.cat([weights.detach().float().flatten() for weights in change])
-        results[way] = losses, after - before, _flat(model) - before
-        del model, lm, before, after
-        gc.collect()
-    exact = results["float32"][1]
     proof.write(
         f"{updates} policy steps at a learning rate of 1e-6 on the same batch (Qwen2.5-{shape}"
         f"{f', {layers} layers' if layers else ''}; 8 rows of 128 tokens). Change: of the weights that "
@@ -221,13 +182,25 @@ def precision(proof: Proof, shape: str, updates: int) -> None:
         "| weights | loss at first | loss at last | weights that moved | size of the change | cosine with float32's |",
         "|---|--:|--:|--:|--:|--:|",
     )
-    for way, (losses, change, rounded) in results.items():
+    exact: torch.Tensor | None = None
+    ways = (("float32", torch.float32, True), ("bfloat16, float32 masters", torch.bfloat16, True),
+            ("bfloat16, no masters", torch.bfloat16, False))  # fmt: skip
+    for way, dtype, masters in ways:
+        lm = qwen(shape, proof.device, torch.float32, layers).to(torch.bfloat16).to(dtype)  # the same first weights
+        model = Model(lm, None, ModelConfig(shape, critic="none"))
+        before = _flat(model)
+        losses = list(_train(model, updates, masters))
+        trained = model.actor_masters.masters if masters and dtype is torch.bfloat16 else model.actor_parameters()
+        change = torch.cat([weights.detach().float().flatten() for weights in trained]) - before
+        moved = (_flat(model) != before).float().mean().item()
+        exact = change if exact is None else exact
         cosine = torch.nn.functional.cosine_similarity(change, exact, dim=0).item()
-        share = (rounded != 0).float().mean().item()
         proof.write(
-            f"| {way} | {losses[0]:.5f} | {losses[-1]:.5f} | {100 * share:.1f} % | "
+            f"| {way} | {losses[0]:.5f} | {losses[-1]:.5f} | {100 * moved:.1f} % | "
             f"{(change.norm() / exact.norm()).item():.3f} | {cosine:.3f} |"
         )
+        del model, lm, before, trained
+        gc.collect()
 
 
 def _flat(model: Model) -> torch.Tensor:
@@ -363,8 +336,6 @@ def rollout_speed(proof: Proof, shapes: list[str]) -> None:
     for shape in shapes:
         lm = qwen(shape, proof.device, torch.bfloat16)
         for count in (8, 64):
-            if proof.left < 30:
-                return
             policy = HFPolicy.of(lm, tokenizer(), name=shape, temperature=1.0, max_tokens=64, thinking=False)
             text = "You see a fridge. " * (4 if shape == "tiny" else 25)
             prompts = [Prompt([{"role": "user", "content": f"{k} {text}"}], seed=k, key=str(k)) for k in range(count)]
@@ -387,6 +358,7 @@ def rollout_speed(proof: Proof, shapes: list[str]) -> None:
 def training_run(proof: Proof, shape: str) -> None:
     """Trains with LoRA on VirtualHome from a folder on disk, stops, resumes, and compares with a
     run without a stop."""
+    episodes, turns = (8, 2) if shape == "tiny" else (16, 4)
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "model"
         qwen(shape, proof.device, torch.bfloat16).cpu().save_pretrained(folder)
@@ -396,8 +368,8 @@ def training_run(proof: Proof, shape: str) -> None:
             "model": {"name": str(folder), "lora_rank": 8, "gradient_checkpointing": True, "dtype": "bfloat16"},
             "tasks": ["VirtualHome-food_preparation-v0"],
             "updates": 2,
-            "episodes": 16,
-            "max_turns": 4,
+            "episodes": episodes,
+            "max_turns": turns,
             "eval_every": 0,
             "eval_episodes": 4,
             "save_every": 1,
@@ -417,7 +389,7 @@ def training_run(proof: Proof, shape: str) -> None:
         first = torch.load(Path(work) / "whole" / "checkpoint.pt", weights_only=True)["model"]["lm"]
         size = max(value.abs().max().item() for value in first.values())
         proof.write(
-            f"GRPO with LoRA 8 on VirtualHome, Qwen2.5-{shape}, 16 episodes of 4 turns with distinct "
+            f"GRPO with LoRA 8 on VirtualHome, Qwen2.5-{shape}, {episodes} episodes of {turns} turns with distinct "
             "attempts, two updates:",
             "",
             "| update | rollout s | update s | tokens sampled | grad norm | KL |",
@@ -476,17 +448,17 @@ def one_rank_fsdp(proof: Proof, shape: str) -> None:
     )
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("benchmarks/gpu.md"))
-    parser.add_argument("--minutes", type=float, default=8.5, help="time for all sections (8.5)")
+    parser.add_argument("--minutes", type=float, default=8.0, help="minutes for all sections together (8)")
     parser.add_argument("--shapes", default="0.5B,3B", help=f"from small to large, of {', '.join(SHAPES)}")
     parser.add_argument("--updates", type=int, default=50, help="steps of the precision check (50)")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     shapes = args.shapes.split(",")
     device = pick_device("auto")
-    proof = Proof(args.output, args.minutes, device)
+    proof = Proof(args.output, args.minutes - process_seconds() / 60, device)
     updates = f" --updates {args.updates}" if args.updates != parser.get_default("updates") else ""
     command = f"`python -m benchmarks.gpu_proof --shapes {args.shapes}{updates}`"
     on_gpu = device.type == "cuda"
@@ -499,7 +471,7 @@ def main() -> None:
     proof.section("Speed of the rollout", 45, rollout_speed, shapes)
     proof.section("FSDP on one rank", 25, one_rank_fsdp, shapes[0])
     proof.section("A run that is stopped and resumed", 60, training_run, shapes[0])
-    print(f"{args.output}: {60 * args.minutes - proof.left:.0f} s")
+    print(f"{args.output}: {process_seconds():.0f} s")
 
 
 if __name__ == "__main__":

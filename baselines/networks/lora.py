@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -38,7 +39,9 @@ def add_adapter(lm: Any, config: ModelConfig) -> Any:
     )
     from baselines.networks.fused_lora import FusedLinear
 
-    adapted = get_peft_model(lm, settings)
+    with warnings.catch_warnings():  # peft reads a property by its former name
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        adapted = get_peft_model(lm, settings)
     for module in adapted.modules():
         if type(module) is Linear:
             module.__class__ = FusedLinear

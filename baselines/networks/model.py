@@ -27,7 +27,13 @@ from baselines.networks.logprobs import allowed_logprobs, token_logprobs
 from baselines.networks.lora import ADAPTER, add_adapter, merged_state, merged_weight
 from baselines.networks.masters import MasterWeights
 from baselines.networks.packing import check_packing
-from baselines.networks.prefix_sharing import DistinctRows, distinct_rows, read_head, set_checkpointing
+from baselines.networks.prefix_sharing import (
+    DistinctRows,
+    distinct_rows,
+    enable_checkpointing,
+    read_head,
+    set_checkpointing,
+)
 from baselines.networks.reference import Reference
 from envsuite.errors import UsageError
 from harness.lm import model_files
@@ -60,7 +66,7 @@ class Model:
         for network in networks:
             set_checkpointing(network, False)
             if config.gradient_checkpointing:
-                network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+                enable_checkpointing(network)
         self.lm = add_adapter(lm, config) if config.lora_rank else lm
         self.reference = Reference(self.lm, bool(config.lora_rank))
         self._compiled = CompiledBlocks(lm, config.compile)

@@ -181,6 +181,14 @@ def is_compiled(module: nn.Module) -> bool:
     return any(block._compiled_call_impl is not None for block in module.modules())
 
 
+def enable_checkpointing(module: Any) -> None:
+    """Has a model of transformers recompute activations where `set_checkpointing` switches it on."""
+    if hasattr(module, "activation_checkpointing_enable"):  # its name since 5.23
+        module.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
+    else:
+        module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
 def set_checkpointing(module: nn.Module, active: bool) -> None:
     """Switches the recomputation of activations on or off, and leaves everything else in evaluation
     mode.

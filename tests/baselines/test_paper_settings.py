@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,21 @@ def test_the_gigpo_recipe_has_the_numbers_of_the_public_one():
         "constant",
         0,
     )
+
+
+@pytest.mark.filterwarnings("error::FutureWarning")
+def test_the_dry_run_of_the_largest_recipe_takes_seconds_and_warns_of_nothing(capfd):
+    from baselines import cli
+
+    pytest.importorskip("peft")
+    for _ in range(2):  # the first one loads torch, transformers and peft
+        began = time.process_time()
+        with pytest.raises(SystemExit) as left:
+            cli.main(["alfworld-gigpo-3b", "--dry-run"])
+        assert left.value.code == 0
+    assert time.process_time() - began < 10
+    output, errors = capfd.readouterr()
+    assert output.count("memory with qwen2.5-3b:") == 2 and errors == ""
 
 
 @pytest.mark.parametrize("choose", ["admissible", "trie"])

@@ -1,0 +1,60 @@
+"""The GPU proof ends at its time limit, and its page says which sections were not finished."""
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from benchmarks import gpu_proof, timed_page  # noqa: E402
+from benchmarks.gpu_proof import Proof  # noqa: E402
+from tests.forking import ROOT  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    monkeypatch.setattr(timed_page, "GRACE", 1000.0)  # on a loaded machine it would end the tests' process
+
+
+@pytest.mark.parametrize("section", ["precision", "training_run"])
+def test_a_section_is_stopped_at_the_deadline(tmp_path, section):
+    """Both work for minutes where the limit leaves two seconds."""
+    proof = Proof(tmp_path / "gpu.md", 2 / 60, torch.device("cpu"))
+    arguments = [10**6] if section == "precision" else []
+    proof.section("Long", 0, getattr(gpu_proof, section), "tiny", *arguments)
+    proof.section("Next", 0, gpu_proof.machine)
+    long, following = (tmp_path / "gpu.md").read_text().split("## ")[1:]
+    assert "**Stopped:** the time limit was reached" in long
+    assert following.startswith("Next\n\nNot run: 0 seconds were left")
+
+
+def test_a_section_that_takes_no_notice_of_exceptions_is_stopped(tmp_path):
+    def deaf(_):
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
+
+    proof = Proof(tmp_path / "gpu.md", 1 / 60, torch.device("cpu"))
+    proof.section("Deaf", 0, deaf)
+    assert "**Stopped:**" in (tmp_path / "gpu.md").read_text()
+
+
+def test_a_section_that_never_returns_to_python_ends_with_the_process_and_leaves_the_page(tmp_path):
+    code = (
+        "import signal, sys, time; from pathlib import Path; from benchmarks import timed_page as t; t.GRACE = 0.2\n"
+        "time.sleep(0.5); print(t.process_seconds())\n"
+        "def hang(page):\n"
+        "    page.write('measured')\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}); time.sleep(60)\n"
+        "t.TimedPage(Path(sys.argv[1]), 1).section('Hangs', 0, hang)\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "gpu.md")], cwd=ROOT, capture_output=True)
+    assert done.returncode == 1
+    assert 0.5 <= float(done.stdout.split()[0]) <= time.monotonic() - began  # the time limit counts imports
+    lines = (tmp_path / "gpu.md").read_text().splitlines()
+    assert "measured" in lines and lines[-1].startswith("**Stopped:** this section did not end")
