@@ -2,7 +2,9 @@
 
     pip install --no-deps overcooked_ai==1.1.0 && pip install 'gym<0.26' tqdm
     python -m benchmarks.overcooked_ai
+    python -m benchmarks.overcooked_ai players
 
+The second command needs no package and measures the scripted players.
 Needs the package `overcooked_ai` 1.1.0 in the environment. Both engines play the same joint actions in the five
 layouts. Half of the games are played by uniformly random cooks. In the others, the cooks act at random in 10 % or 30 %
 of their steps, and otherwise do what brings a soup nearer, so that pots fill, cook and are served. The comparison stops
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from envsuite.envs.overcooked.soup import engine
+from envsuite.envs.overcooked.soup.cooks import Crew
 from envsuite.envs.overcooked.soup.engine import DISH, IDLE, NOTHING, ONION, SOUP, Kitchen, State
 from envsuite.envs.overcooked.soup.layout import (
     DISHES,
@@ -259,7 +262,46 @@ def table(count: int, automatic: bool) -> str:
     return "\n".join(f"| {line} |" for line in (HEADER, " | ".join(["---"] * len(Totals._fields)), *lines))
 
 
+PAIRS = ("random", "random"), ("greedy", "random"), ("expert", "random"), ("greedy", "greedy"), ("expert", "expert")
+
+
+def soups(layout: str, pair: tuple[str, str], seed: int, automatic: bool = False) -> int:
+    """Returns the soups of three onions that a pair of players serves in one game."""
+    kitchen = Kitchen(published(layout), automatic=automatic)
+    crews = {"expert": Crew(kitchen), "greedy": Crew(kitchen, alone=True)}
+    rng, state, reward = np.random.default_rng(seed), kitchen.start(), 0
+    for _ in range(HORIZON):
+        joint = [
+            int(rng.integers(6)) if player == "random" else crews[player].actions(state)[cook]
+            for cook, player in enumerate(pair)
+        ]
+        state, served, _ = kitchen.step(state, (joint[0], joint[1]))
+        reward += sum(served)
+    return reward // engine.SOUP_REWARD
+
+
+def players() -> str:
+    """Returns the soups of pairs of players as a Markdown table; 25 games for a pair with a random cook."""
+    lines = ["| layout | " + " | ".join(f"{first}, {second}" for first, second in PAIRS) + " | experts, automatic |"]
+    lines.append("|---" * (len(PAIRS) + 2) + "|")
+    for layout in GRIDS:
+        cells = []
+        for pair in PAIRS:
+            if "random" not in pair:
+                cells.append(str(soups(layout, pair, 0)))
+                continue
+            values = [soups(layout, pair, seed) for seed in range(25)]
+            error = 1.96 * np.std(values, ddof=1) / len(values) ** 0.5
+            cells.append(f"{np.mean(values):.2f} ± {error:.2f}" if any(values) else f"0 in {len(values)} games")
+        cells.append(str(soups(layout, ("expert", "expert"), 0, automatic=True)))
+        lines.append("| " + " | ".join([layout, *cells]) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["players"]:
+        print(players())
+        return
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 120
     begun = time.process_time()
     print(f"As in the package:\n\n{table(count, False)}\n\nFull pots start by themselves:\n\n{table(count, True)}\n")
