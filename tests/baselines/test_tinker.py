@@ -94,7 +94,7 @@ def differs(mine, other):
 def test_two_updates_move_the_adapter_as_a_local_trainer_does_on_the_same_episodes(
     folder, tmp_path, service, algorithm, config
 ):
-    settings = table(folder, algorithm, config, max_turns=2, acting={"max_tokens": 3})
+    settings = table(folder, algorithm, config, max_turns=2)
     run = TrainingRun(recipes.parse(settings), tmp_path)
     run._prepare_updates()
     targets = [name for group in LORA["lora_targets"] for name in PROJECTIONS[group]]
