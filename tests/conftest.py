@@ -21,12 +21,12 @@ USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the commands that tests start share their bytecode
 sys.dont_write_bytecode = False
 
-LONGEST = ("tests/test_docs.py", "tests/test_site.py", "tests/api/test_transformers_serve.py", "tests/baselines")
-"""Tests that start first: a long test at the end of a run would leave the other processes idle."""
+LONGEST = ("tests/test_site.py", "tests/test_docs.py", "tests/api/test_transformers_serve.py", "tests/baselines")
+"""Tests that start first, in this order: a long test at the end of a run would leave the other processes idle."""
 
 
 def pytest_collection_modifyitems(items) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: [not item.nodeid.startswith(name) for name in LONGEST])
 
 
 @pytest.fixture(scope="session")

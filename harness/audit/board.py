@@ -74,7 +74,7 @@ class AuditEntry:
     repeats: int = 1
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         return suites.suite(self.suite)
 
     @property

@@ -166,6 +166,11 @@ def _explained(error: Exception) -> str:
         )
     if isinstance(error, (NotADirectoryError, FileExistsError)) and error.filename:
         path = Path(error.filename)
-        file = next((part for part in (path, *path.parents) if part.is_file()), path)
+        file = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), path)
         return f"{file} is a file, where a folder is needed: name another folder, for example with --output-dir."
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return (
+            f"{error.filename} is not there or cannot be made ({error.strerror}): name another, for example with "
+            "--output-dir."
+        )
     return str(error)

@@ -94,10 +94,11 @@ def _published(name: str) -> Words:
     return words
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Returns the names of all protocols."""
     folder = resources.files("harness.prompting").joinpath("profiles")
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
 
 
 @cache

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib.resources
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from envsuite import registry
@@ -34,13 +36,14 @@ STANDARD: dict[str, Any] = {
 """default values that every suite fixes. `repeats` is free, because more attempts do not change the protocol."""
 
 
-def read() -> dict[str, dict[str, Any]]:
+@cache
+def read() -> Mapping[str, Mapping[str, Any]]:
     """Returns all suites of `suites.toml` by name."""
     declared = tomllib.loads((importlib.resources.files("harness.suites") / "suites.toml").read_text())
     return {name: {**STANDARD, **settings} for name, settings in declared.items()}
 
 
-def suite(name: str) -> dict[str, Any]:
+def suite(name: str) -> Mapping[str, Any]:
     """Returns one suite. Raises UsageError with the nearest name if it is unknown."""
     known = read()
     if name not in known:

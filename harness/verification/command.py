@@ -168,7 +168,7 @@ def _examine(folder: Path, driver: str, seconds: float, replays: bool = True) ->
         raise EngineFailure(f"The verification of {folder} ended early ({result.fate}): {''.join(last)[:300]}")
     try:
         findings = parse_json(result.value)  # of a program that read a stranger's files
-        if findings.get("needs_sandbox"):
+        if replays and findings == {"needs_sandbox": True}:
             return findings, driver
         if "error" in findings:
             raise DataError(str(findings["error"]).replace(inner, str(folder)))

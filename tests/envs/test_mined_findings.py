@@ -3,7 +3,8 @@
 import pytest
 
 from envsuite.envs.swegym.generated import packages, suite
-from envsuite.envs.swegym.mined import findings
+from envsuite.envs.swegym.generated.issues import Check
+from envsuite.envs.swegym.mined import findings, issue
 from envsuite.sandbox import drivers
 
 CODE = """\
@@ -225,3 +226,11 @@ def test_an_answer_is_told_from_names_that_the_test_binds_to_values(checks, test
 def test_of_equal_lines_the_one_that_failed_is_shown(checks):
     assert checks["test_lines"].statement == 'agree(\n    "a", "ab"\n)'
     assert checks["test_lines"].finding == "Got: `'aa'`\nExpected: `'ab'`"
+
+
+def test_code_of_the_patch_that_a_changelog_quotes_is_no_term():
+    note = "Fixed `start_day`: it used `weekday() + 1` and now uses `isoweekday() % 7`, as `date(1, 1, 1)` needs."
+    check = Check("start()", "It raises `ValueError`.")
+    changed = "    start_day = (d.isoweekday() % 7) % step\n    start_day = (d.weekday() + 1) % step\n"
+    text = issue.statement("tiny 1.0", [check], note, set(), changed)
+    assert "mention `start_day`, `date(1, 1, 1)`." in text

@@ -96,6 +96,18 @@ def test_an_output_folder_that_is_a_file_is_named(tmp_path, capsys):
     assert code == 2 and f"error: {file} is a file, where a folder is needed" in error and file.read_text() == "page"
 
 
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("/proc/absent", "/proc/absent is not there or cannot be made (No such file or directory): name another"),
+        ("/dev/null", "/dev/null is a file, where a folder is needed: name another folder"),
+    ],
+)
+def test_an_output_folder_that_cannot_be_made_is_named_with_what_to_do(folder, message, capsys):
+    code, _, error = call(eval.main, ["-m", "random", "-e", "HiLo-v0", "-n", "1", "-o", folder], capsys)
+    assert code == 2 and f"error: {message}" in error
+
+
 def test_a_plan_of_one_seed_is_in_the_singular(capsys):
     _, output, _ = call(eval.main, ["-m", "random", "-e", "HiLo-v0", "-n", "1", "--dry-run"], capsys)
     assert "1 seed from" in output and "x 1 attempt = 1\n" in output

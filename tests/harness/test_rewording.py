@@ -115,6 +115,9 @@ def test_the_checks_hold_for_every_shipped_text():
         added = [line[1:] for line in task.record.patch.splitlines() if line.startswith("+") and line[:3] != "+++"]
         if any(len(line.strip()) >= 12 and line.strip() not in text for line in added):
             assert "it contains code of the gold patch" in paraphrase.faults(task.record, "\n".join([text, *added]))
+        (path, *_) = re.findall(r"^\+\+\+ b/(.+)", task.record.patch, re.MULTILINE)
+        if path not in task.record.problem_statement:
+            assert "it names a file of the gold patch" in paraphrase.faults(task.record, f"{text} See {path}.")
         exchanged = re.sub(r"Got: `(.+)`\nExpected: `(.+)`", r"Got: `\2`\nExpected: `\1`", text)
         if exchanged != text:
             assert "it exchanges got and expected" in paraphrase.faults(task.record, exchanged)

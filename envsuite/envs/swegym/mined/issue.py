@@ -45,6 +45,8 @@ _NO_TERM = re.compile(r"#?\d+|[\w.,']+(?: +[\w.,']+)+|\W+|(?:e\.g|i\.e)\.?")
 """numbers of issues, names of people and other words between backquotes, abbreviations"""
 _CUT = re.compile(r"\s{2}|^\W*\s|[<(]$")
 """text between the end of a term and the start of the next one"""
+_EXPRESSION = re.compile(r"\w\(|\s[-+*/%<>=]+\s")
+"""a call or an operation, which a changelog quotes from the code"""
 _TERM = re.compile(r"``?([^`\n]{2,40})``?|\b([A-Za-z]\w*(?:[._]\w+)+|[a-z]+[A-Z]\w+|[A-Z]{2,}[0-9]*)\b")
 
 
@@ -154,12 +156,15 @@ def terms_of(note: str, avoid: set[str]) -> list[str]:
     return list(dict.fromkeys(terms))[:_TERMS]
 
 
-def statement(title: str, quoted: Sequence[Check], note: str, names: set[str]) -> str:
-    """Returns the text of an issue."""
+def statement(title: str, quoted: Sequence[Check], note: str, names: set[str], changed: str = "") -> str:
+    """Returns the text of an issue. `changed`: the lines that the patch adds or removes."""
     parts = [f"{title} {_summary(quoted[0].finding)}"]
     parts += ["This check fails:\n\n" + check.text() for check in quoted]
     kind = _KINDS.get(kind_of(note), "")
-    terms = terms_of(note, names)
+    code = " ".join(changed.split())
+    terms = [
+        term for term in terms_of(note, names) if not (_EXPRESSION.search(term) and " ".join(term.split()) in code)
+    ]
     if kind:
         facts = f"The release notes of the next version list this as {kind}"
         facts += f" and mention {', '.join(f'`{term}`' for term in terms)}." if terms else "."

@@ -72,7 +72,8 @@ def _leaks(record: Record, text: str) -> Iterator[str]:
         yield "it contains a name that the gold patch adds"
     if any(_names(name, text) for name in words & _changed_names(record, [*added, *other])):
         yield "it names a function or class of the gold patch"
-    if any(_mentions(path, text) and not _mentions(path, original) for path in test_files(record.patch)):
+    places = {name for path in test_files(record.patch) for name in _spellings(path)}
+    if any(_mentions(name, text) and not _mentions(name, original) for name in places):
         yield "it names a file of the gold patch"
     tests = {
         word for test in (*record.fail_to_pass, *record.pass_to_pass) for word in re.findall(r"\w*test\w*", test, re.I)
@@ -164,9 +165,13 @@ def _names(name: str, text: str) -> bool:
     return bool(re.search(rf"`[^`]*\b{name}\b[^`]*`|\b{name}\(|\.{name}\b|\bdef {name}\b", text))
 
 
-def _mentions(path: str, text: str) -> bool:
-    module = path.removesuffix(".py").replace("/", ".")
-    return any(re.search(rf"(?<![\w.]){re.escape(name)}\b", text) for name in (path, PurePosixPath(path).name, module))
+def _spellings(path: str) -> tuple[str, str, str]:
+    """Returns a file's path, its name, and its name as a module."""
+    return path, PurePosixPath(path).name, path.removesuffix(".py").replace("/", ".")
+
+
+def _mentions(name: str, text: str) -> bool:
+    return bool(re.search(rf"(?<![\w.]){re.escape(name)}\b", text))
 
 
 def _words(text: str) -> set[str]:

@@ -18,7 +18,7 @@ from typing import Any
 from envsuite.envs.swegym.generated.tasks import diff_of
 from envsuite.envs.swegym.grading import between_markers
 from envsuite.envs.swegym.mined import issue
-from envsuite.envs.swegym.mined.hunks import FileHunk, apply
+from envsuite.envs.swegym.mined.hunks import FileHunk, apply, split_lines
 from envsuite.envs.swegym.mined.releases import Release, checksum, is_test_module
 from envsuite.envs.swegym.mined.search import BugCandidate, TimedOut
 from envsuite.envs.swegym.problems import Changes
@@ -208,7 +208,10 @@ def texts_of(candidate: BugCandidate) -> tuple[str, str]:
     notes = pair.notes()
     paths = sorted(candidate.changes)
     note = issue.relevant_note(notes, names, candidate.repaired, paths)
-    text = issue.statement(pair.old.package.title, quoted, note, names)
+    before = {path: split_lines(text) for path, text in pair.old.code.items()}
+    lines = [(*hunk.lines, *before.get(hunk.path, [])[hunk.start : hunk.end]) for hunk in candidate.hunks]
+    changed = "".join(line for part in lines for line in part)
+    text = issue.statement(pair.old.package.title, quoted, note, names, changed)
     if issue.copied_words(text, notes):
         raise CandidateRejected("the issue's text repeats the changelog")
     return text, issue.hints(candidate.repaired, paths, names)
