@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from envsuite.core import TextEnv, expert_script
 from envsuite.envs.overcooked.soup import picture, text
 from envsuite.envs.overcooked.soup.cooks import Crew
-from envsuite.envs.overcooked.soup.engine import IDLE, MOST_ONIONS, SOUP, SOUP_REWARD, Kitchen, State
+from envsuite.envs.overcooked.soup.engine import IDLE, MOST_ONIONS, SOUP, SOUP_REWARD, SoupKitchen, SoupState
 from envsuite.envs.overcooked.soup.layout import COOKS, GRIDS, STAY, published
 from envsuite.envs.overcooked.team import Team, split_message
 from envsuite.errors import UsageError
@@ -55,14 +55,14 @@ class SoupEnv(TextEnv):
     absent_knobs: ClassVar[dict[str, str]] = {"cooks": "There are always two cooks: set partner."}
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 8}
 
-    state: State
+    state: SoupState
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         knobs = self.settings
         if knobs.say and knobs.partner != "team":
             raise UsageError(f"say=true needs cooks with players of their own: partner=team, not {knobs.partner}.")
-        self.kitchen = Kitchen(published(knobs.layout), knobs.cook_time, knobs.cooking == "automatic")
+        self.kitchen = SoupKitchen(published(knobs.layout), knobs.cook_time, knobs.cooking == "automatic")
         self.instructions = text.instructions(self.kitchen, knobs.horizon, knobs.partner != "policy", knobs.say)
         self._crews: dict[str, Crew] = {}
 

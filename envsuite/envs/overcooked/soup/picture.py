@@ -21,7 +21,7 @@ from envsuite.envs.overcooked.picture import (
     draw_body,
     draw_raw,
 )
-from envsuite.envs.overcooked.soup.engine import IDLE, MOST_ONIONS, NOTHING, ONION, SOUP, Kitchen, Pot, State
+from envsuite.envs.overcooked.soup.engine import IDLE, MOST_ONIONS, NOTHING, ONION, SOUP, Pot, SoupKitchen, SoupState
 from envsuite.envs.overcooked.soup.layout import DISHES, FLOOR, ONIONS, POT, WINDOW
 
 BROTH, STEEL = "#d9a441", "#5c6670"
@@ -29,7 +29,7 @@ AHEAD = ((0.5, 0.04), (0.5, 0.96), (0.96, 0.5), (0.04, 0.5))
 """Point of a cell's edge in each direction."""
 
 
-def draw(kitchen: Kitchen, state: State, soups: int) -> npt.NDArray[np.uint8]:
+def draw(kitchen: SoupKitchen, state: SoupState, soups: int) -> npt.NDArray[np.uint8]:
     """Draws the kitchen from above with a caption, [rows * 48 + 22, columns * 48, 3]."""
     from PIL import Image, ImageDraw, ImageFont
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from envsuite.envs.overcooked.soup.engine import DISH, IDLE, MOST_ONIONS, NOTHING, ONION, SOUP, Kitchen, Pot, State
+from envsuite.envs.overcooked.soup.engine import (
+    DISH,
+    IDLE,
+    MOST_ONIONS,
+    NOTHING,
+    ONION,
+    SOUP,
+    Pot,
+    SoupKitchen,
+    SoupState,
+)
 from envsuite.envs.overcooked.soup.layout import (
     COOKS,
     COUNTER,
@@ -59,7 +69,7 @@ LAST = """
 Each turn, answer with one command."""
 
 
-def instructions(kitchen: Kitchen, horizon: int, own: bool, say: bool) -> str:
+def instructions(kitchen: SoupKitchen, horizon: int, own: bool, say: bool) -> str:
     """Returns the instructions; `own` is True if the player commands one cook only."""
     start = (AUTOMATIC if kitchen.automatic else START).format(most=MOST_ONIONS)
     rules = RULES.format(most=MOST_ONIONS, horizon=horizon, start=start, cook_time=kitchen.cook_time)
@@ -80,7 +90,7 @@ def action_of(command: str) -> int | None:
     return COMMANDS.get(words)
 
 
-def observation(kitchen: Kitchen, state: State, cook: int, soups: int, horizon: int) -> str:
+def observation(kitchen: SoupKitchen, state: SoupState, cook: int, soups: int, horizon: int) -> str:
     """Returns everything in the kitchen in words, as cook `cook` is told it."""
     layout = kitchen.layout
     served = f"{soups} soup{'' if soups == 1 else 's'} served"
@@ -103,7 +113,7 @@ def observation(kitchen: Kitchen, state: State, cook: int, soups: int, horizon: 
     return "\n".join(lines)
 
 
-def draw(kitchen: Kitchen, state: State) -> str:
+def draw(kitchen: SoupKitchen, state: SoupState) -> str:
     """Returns the map."""
     layout = kitchen.layout
     symbols = ["." if kind == FLOOR else kind for kind in layout.kind]
@@ -112,13 +122,13 @@ def draw(kitchen: Kitchen, state: State) -> str:
     return "\n".join("".join(symbols[at : at + layout.columns]) for at in range(0, len(symbols), layout.columns))
 
 
-def place(kitchen: Kitchen, cell: int) -> str:
+def place(kitchen: SoupKitchen, cell: int) -> str:
     """Returns row and column of a cell in words."""
     row, column = kitchen.layout.position(cell)
     return f"row {row + 1}, column {column + 1}"
 
 
-def _pose(kitchen: Kitchen, state: State, cook: int) -> str:
+def _pose(kitchen: SoupKitchen, state: SoupState, cook: int) -> str:
     held = state.hands[cook]
     carried = "empty hands" if held == NOTHING else f"{thing_name(held)} in hand"
     return f"in {place(kitchen, state.cells[cook])}, facing {NAMES[state.facing[cook]]}, with {carried}"
@@ -135,7 +145,7 @@ def _onions(number: int) -> str:
     return f"{number} onion{'' if number == 1 else 's'}"
 
 
-def _front(kitchen: Kitchen, state: State, cell: int) -> str:
+def _front(kitchen: SoupKitchen, state: SoupState, cell: int) -> str:
     """Returns the name of a cell that a cook faces."""
     layout = kitchen.layout
     kind = layout.kind[cell]
@@ -149,7 +159,7 @@ def _front(kitchen: Kitchen, state: State, cell: int) -> str:
     return {ONIONS: "an onion crate", DISHES: "a dish rack", WINDOW: "a serving window"}[kind]
 
 
-def pot_state(kitchen: Kitchen, pot: Pot) -> str:
+def pot_state(kitchen: SoupKitchen, pot: Pot) -> str:
     """Returns what a pot does, as the end of a sentence."""
     onions, clock = pot
     if not onions:
