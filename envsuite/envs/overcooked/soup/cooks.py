@@ -96,7 +96,7 @@ class Crew:
             self._decided[key] = self._moves(state, self.errands(state))
         return self._decided[key]
 
-    # ---- errands -------------------------------------------------------------------------------------------------------
+    # ---- errands -----------------------------------------------------------------------------------------------------
 
     def errands(self, state: SoupState) -> list[Errand]:
         """Returns the errands of both cooks. They choose one after the other, in the order that costs fewer steps."""
