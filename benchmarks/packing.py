@@ -1,6 +1,6 @@
 """Measures packed sequences against padded rows, with and without length bucketing.
 
-    python -m benchmarks.packing [--tasks TASK ...] [--sizes xs ...]
+    python -m benchmarks.packing [--tasks TASK ...] [--sizes xs ...] [--episodes 16] [--turns 8]
 
 Episodes of a task become one row each (the whole conversation); replies are 12 random tokens, and
 episodes end at different turns. One GRPO gradient is computed from the same rows in four ways.
@@ -30,7 +30,7 @@ from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
 from harness.types import episode
 
-EPISODES, TURNS, TOKENS = 16, 8, 12
+TOKENS = 12
 PROMPTING = Prompting("bare", False, -1, admissible="none")
 WAYS = {
     "padded, one pass": (False, 0),
@@ -40,16 +40,16 @@ WAYS = {
 }
 
 
-def batch_of(folder: Path, task: str, size: str) -> Batch:
-    """Plays conversations of 1 to 8 turns with a random model and returns them as rows."""
+def batch_of(folder: Path, task: str, size: str, episodes: int, turns: int) -> Batch:
+    """Plays conversations of 1 to `turns` turns with a random model and returns them as rows."""
     tiny_model.make(folder, tiny_model.texts([task], 4), size, vocabulary=1024, context=4096)
     model = Model.load(ModelConfig(str(folder), critic="none"))
     actor = Actor(model, Acting(max_tokens=TOKENS), PROMPTING, 1.0)
-    todo = [episode(registry.TASKS[task], seed) for seed in range(EPISODES)]
-    runs = sorted(rollout(actor, todo, LocalExecutor(EPISODES), PROMPTING, TURNS), key=lambda run: run.episode.key)
+    todo = [episode(registry.TASKS[task], seed) for seed in range(episodes)]
+    runs = sorted(rollout(actor, todo, LocalExecutor(episodes), PROMPTING, turns), key=lambda run: run.episode.key)
     actor.close()
     for number, run in enumerate(runs):
-        del run.turns[1 + number % TURNS :]
+        del run.turns[1 + number % turns :]
     return collate(runs, whole=True)
 
 
@@ -74,6 +74,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["BabyAI-goto-v0", "TextWorld-easy-v1"])
     parser.add_argument("--sizes", nargs="+", default=["xs", "m"])
+    parser.add_argument("--episodes", type=int, default=16, help="conversations (16)")
+    parser.add_argument("--turns", type=int, default=8, help="turns of the longest conversation (8)")
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -83,7 +85,7 @@ def main() -> None:
         for size in args.sizes:
             with tempfile.TemporaryDirectory() as work:
                 folder = Path(work) / "tiny"
-                batch = batch_of(folder, task, size)
+                batch = batch_of(folder, task, size, args.episodes, args.turns)
                 plain = None
                 for name, (packing, micro_rows) in WAYS.items():
                     model = Model.load(ModelConfig(str(folder), critic="none", packing=packing))

@@ -70,7 +70,11 @@ class TinkerOptimiser(Optimiser):
 
     def step(self) -> float:
         """Takes one step with what was sent; returns the gradient's norm, NaN if the service does not
-        report it."""
+        report it.
+
+        The service names its metrics, the package `tinker` none of them: this name is the one that
+        public programs read.
+        """
         settings = self.optimiser.param_groups[0]
         first, second = settings["betas"]
         metrics = self.model.step(

@@ -30,10 +30,11 @@ from harness.lm.decode import Settings  # noqa: E402
 from tests.baselines import tinker_service  # noqa: E402
 from tests.baselines.test_training import made  # noqa: E402
 from tests.baselines.test_training_scale import ROOT, recipe, write  # noqa: E402
-from tests.baselines.tinker_service import PROJECTIONS, Package  # noqa: E402
+from tests.baselines.tinker_service import PROJECTIONS, Package, RetryableException  # noqa: E402
 from tests.toys import Signpost  # noqa: E402
 
 LORA = {"lora_rank": 4, "lora_targets": ["attn", "mlp"]}
+SHORT = {"max_turns": 1, "eval_episodes": 1, "acting": {"max_tokens": 3}}
 RATES = {"learning_rate": 2e-2, "group_size": 4, "weight_decay": 0.01, "max_grad_norm": 0.5}
 
 
@@ -93,7 +94,8 @@ def differs(mine, other):
 def test_two_updates_move_the_adapter_as_a_local_trainer_does_on_the_same_episodes(
     folder, tmp_path, service, algorithm, config
 ):
-    run = TrainingRun(recipes.parse(table(folder, algorithm, config)), tmp_path)
+    settings = table(folder, algorithm, config, max_turns=2)
+    run = TrainingRun(recipes.parse(settings), tmp_path)
     run._prepare_updates()
     targets = [name for group in LORA["lora_targets"] for name in PROJECTIONS[group]]
     local = Model.load(dataclasses.replace(run.recipe.model, critic="none", lora_targets=tuple(targets)))
@@ -160,32 +162,70 @@ def test_no_step_is_taken_with_a_gradient_that_is_not_finite(folder, service):
 # ---- Runs
 
 
-def test_a_run_that_is_resumed_takes_the_steps_of_one_that_was_not(folder, tmp_path, service):
-    whole = TrainingRun(recipes.parse(table(folder, updates=3)), tmp_path / "whole")
-    whole.train()
+def test_a_run_whose_results_the_service_lost_resumes_with_the_steps_of_one_that_was_not_interrupted(
+    folder, tmp_path, service, monkeypatch
+):
+    """The package's RetryableException is no TinkerError, and leaves open whether the service took the step."""
+    settings = recipes.parse(table(folder, updates=3, **SHORT))
+    TrainingRun(settings, tmp_path / "whole").train()
     expected = adapter(service.training.lm.named_parameters())
-    first = TrainingRun(recipes.parse(table(folder, updates=2)), tmp_path / "parts")
-    first.train()
-    second = TrainingRun(recipes.parse(table(folder, updates=3)), tmp_path / "parts", resume=True)
-    second.train()
+    passes, step = tinker_service.TrainingClient._passes, tinker_service.TrainingClient._step
+    lost = RetryableException("Promise expired/broken for request 7")
+    sent = []
+
+    def lose_a_backward_pass(self, data, loss_fn, backward):
+        sent.append(backward)
+        if sum(sent) == 2:  # of the second update; the step with what else was sent is taken
+            raise lost
+        return passes(self, data, loss_fn, backward)
+
+    def lose_a_step(self, params):
+        step(self, params)
+        raise lost
+
+    parts = tmp_path / "parts"
+    monkeypatch.setattr(tinker_service.TrainingClient, "_passes", lose_a_backward_pass)
+    message = r"^Tinker took no step \(RetryableException: Promise expired/broken for request 7\)\.$"
+    with pytest.raises(DataError, match=message):
+        TrainingRun(settings, parts).train()
+    monkeypatch.setattr(tinker_service.TrainingClient, "_passes", passes)
+    monkeypatch.setattr(tinker_service.TrainingClient, "_step", lose_a_step)
+    with pytest.raises(DataError, match=message):
+        TrainingRun(settings, parts, resume=True).train()
+    monkeypatch.setattr(tinker_service.TrainingClient, "_step", step)
+    TrainingRun(settings, parts, resume=True).train()
     assert differs(adapter(service.training.lm.named_parameters()), expected) < 1e-6
-    lines = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["kind"] for line in lines] == ["eval", "update", "update", "eval", "update", "eval"]
+    lines = [json.loads(line) for line in (parts / "metrics.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in lines] == ["eval", "update", "update", "update", "eval"]
     assert all(line["grad_norm"] > 0 and line["server_gap"] < 1e-5 for line in lines if line["kind"] == "update")
-    exported = json.loads((tmp_path / "parts" / "model" / "tinker.json").read_text())
+    exported = json.loads((parts / "model" / "tinker.json").read_text())
     assert exported["base_model"] == str(folder)
     saved = service.saved[exported["weights"]][1]
     assert differs(adapter(service.training.lm.named_parameters()), adapter(saved.items())) == 0
     assert exported["sampler_weights"] in service.saved
-    states = [path for path in service.saved if "/weights/" in path]
-    assert len(states) == 5  # of updates 0 and 3 in the first run; of 0, 2 and 3 in parts
-    assert (tmp_path / "parts" / "model" / "tokenizer_config.json").exists()
-    assert not (tmp_path / "parts" / "adapter").exists()
+    assert (parts / "model" / "tokenizer_config.json").exists()
+    assert not (parts / "adapter").exists()
+
+
+def test_states_are_saved_once_between_two_steps(folder, tmp_path, service):
+    TrainingRun(recipes.parse(table(folder, **SHORT)), tmp_path).train()
+    assert sum("/weights/" in path for path in service.saved) == 2  # before the first update, and after the last
+
+
+def test_a_forward_pass_that_the_service_lost_is_one_line(folder, service, monkeypatch):
+    def lose(self, data, loss_fn, backward):
+        raise RetryableException("Promise expired/broken for request 7")
+
+    model = TinkerModel(recipes.parse(table(folder)).model)
+    monkeypatch.setattr(tinker_service.TrainingClient, "_passes", lose)
+    ids = torch.randint(5, 250, (1, 5))
+    with pytest.raises(DataError, match=r"^Tinker computed no forward pass \(RetryableException: Promise .*\)\.$"):
+        model.logprobs(ids, ids > 0)
 
 
 def test_a_sampler_with_old_weights_is_caught(folder, tmp_path, service):
     service.stale = True
-    run = TrainingRun(recipes.parse(table(folder, generation={"tolerance": 1e-4})), tmp_path)
+    run = TrainingRun(recipes.parse(table(folder, generation={"tolerance": 1e-4}, **SHORT)), tmp_path)
     with pytest.raises(DataError, match="its weights are stale"):
         run.train()
 
@@ -210,7 +250,7 @@ def test_replies_end_at_a_stop_text_or_an_end_token(folder, tmp_path, service):
 def test_whatever_the_service_raises_is_one_line_and_saves_the_updates_before_it(
     folder, tmp_path, service, monkeypatch, refusal
 ):
-    run = TrainingRun(recipes.parse(table(folder)), tmp_path)
+    run = TrainingRun(recipes.parse(table(folder, **SHORT)), tmp_path)
 
     def refuse(self, prompt, params):
         raise refusal
@@ -229,7 +269,7 @@ def test_whatever_the_service_raises_is_one_line_and_saves_the_updates_before_it
 
 
 def test_an_error_of_the_checkpoint_does_not_replace_that_of_the_rollout(folder, tmp_path, service, monkeypatch):
-    run = TrainingRun(recipes.parse(table(folder)), tmp_path)
+    run = TrainingRun(recipes.parse(table(folder, **SHORT)), tmp_path)
 
     def refuse(self, *arguments):
         raise service.TinkerError("no network")
@@ -357,7 +397,10 @@ def test_the_stand_in_has_the_names_of_the_package():
                 assert names(methods[method]) <= names(getattr(getattr(real, name), method)), f"{name}.{method}"
     for name in ("AdamParams", "SamplingParams", "Datum"):
         assert names(getattr(tinker_service, name)) <= names(getattr(real, name)), name
-    assert issubclass(real.TinkerError, Exception)
+    from tinker.lib.retryable_exception import RetryableException as Lost
+
+    assert issubclass(real.TinkerError, Exception) and not issubclass(Lost, real.TinkerError)
+    assert str(Lost("Promise expired")) == str(RetryableException("Promise expired"))
     datum = real.Datum(
         model_input=real.ModelInput.from_ints([5, 6]),
         loss_fn_inputs={

@@ -28,6 +28,10 @@ class TinkerError(Exception):
     """Anything that the service refuses."""
 
 
+class RetryableException(Exception):
+    """A result that the service lost (HTTP 410): `tinker.lib.retryable_exception`."""
+
+
 @dataclass
 class ModelInput:
     tokens: list[int]

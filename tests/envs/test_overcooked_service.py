@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsuite import registry
-from envsuite.envs.overcooked.service.cooks import play_greedy, scripts, serving_times
+from envsuite.envs.overcooked.service.cooks import play_greedy, serving_times
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
     BURNT,
@@ -22,6 +22,7 @@ from envsuite.envs.overcooked.service.engine import (
 )
 from envsuite.envs.overcooked.service.generator import TENTHS, split_of, split_of_seed
 from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout, structure
+from envsuite.envs.overcooked.service.scripts import scripts
 from envsuite.errors import BadKnob, UsageError
 
 LEVELS = ("easy", "medium", "hard")

@@ -1,6 +1,6 @@
 """Registered Overcooked tasks: the two published tasks, every recipe on every map, and generated kitchens by level.
 
-Version 1 of the levels is another game, in the folder `service`.
+Versions 1 and 2 of the levels are another game, in the folder `service`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ SUMMARIES_V1 = {
     "medium": "two orders of up to two foods, in time and step by step, in a generated kitchen of 6x6 with one stove",
     "hard": "three orders of up to two foods, in time and step by step, in a generated kitchen of 7x7, two stoves",
 }
+LEVELS_V2: dict[str, dict[str, Any]] = {
+    level: {**knobs, "rejects": "interleaved", "changes": level != "easy"} for level, knobs in LEVELS_V1.items()
+}
 SPLITS_V1 = {"train": range(10_000, 2**31), "valid": range(5_000, 6_000), "test": range(1_000)}
-"""Seeds of version 1. A seed outside of `valid` and `test` draws a kitchen of `train`."""
+"""Seeds of versions 1 and 2. A seed outside of `valid` and `test` draws a kitchen of `train`."""
 SUMMARIES = {
     "easy": "a kitchen of 6x6 generated from the seed: one food to chop, one board",
     "medium": "a kitchen of 7x7 generated from the seed: two foods of three, some walls",
@@ -90,19 +93,21 @@ def _register_all() -> None:
                 vector_entry_point=VECTOR,
             )
         )
-    for level, knobs in LEVELS_V1.items():
-        register(
-            Task(
-                f"Overcooked-{level}-v1",
-                SERVICE_ENTRY_POINT,
-                knobs,
-                SPLITS_V1,
-                requires="overcooked",
-                level=level,
-                summary=SUMMARIES_V1[level],
-                vector_entry_point=SERVICE_VECTOR,
+    for version, levels in ((1, LEVELS_V1), (2, LEVELS_V2)):
+        for level, knobs in levels.items():
+            changes = "; one order changes" if knobs.get("changes") else ""
+            register(
+                Task(
+                    f"Overcooked-{level}-v{version}",
+                    SERVICE_ENTRY_POINT,
+                    knobs,
+                    SPLITS_V1,
+                    requires="overcooked",
+                    level=level,
+                    summary=SUMMARIES_V1[level] + changes,
+                    vector_entry_point=SERVICE_VECTOR,
+                )
             )
-        )
 
 
 _register_all()

@@ -52,7 +52,7 @@ def draw(sim: Simulation, active_cook: int = 0, caption: str = "") -> npt.NDArra
             _draw_thing(sim, pen.at(kitchen, cell), thing, 0.5, 0.5, 0.3)
     for cook, cell in enumerate(sim.cell):
         _draw_cook(sim, pen.at(kitchen, cell), cook)
-    image = large.resize((wide, tall), Image.Resampling.LANCZOS)
+    image = large.reduce(FINE)
     shade = Image.new("L", (kitchen.n_columns, kitchen.n_rows))
     seen = kitchen.near(sim.cell[active_cook], sim.radius)
     shade.putdata([0 if sees else 70 for sees in seen])

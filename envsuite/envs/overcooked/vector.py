@@ -118,5 +118,5 @@ def make_vector(
 def make_service_vector(
     num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
 ) -> TextVectorEnv:
-    """Returns `num_envs` kitchens of version 1 with the same settings."""
+    """Returns `num_envs` kitchens of version 1 or 2 with the same settings."""
     return TextVectorEnv(partial(ServiceEnv, **settings), num_envs, autoreset_mode)

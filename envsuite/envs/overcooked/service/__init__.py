@@ -1,1 +1,1 @@
-"""Overcooked, version 1: orders with deadlines in kitchens whose layout decides, one primitive step per command."""
+"""Overcooked, versions 1 and 2: orders with deadlines in kitchens whose layout decides, one step per command."""

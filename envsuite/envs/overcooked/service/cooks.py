@@ -1,9 +1,8 @@
-"""Scripted cooks that a kept kitchen must defeat: the greedy cook, and scripts that read only the orders."""
+"""The greedy cook, which a kept kitchen must defeat, and the times at which uses of stations serve the orders."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice, product
 
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
@@ -19,11 +18,7 @@ from envsuite.envs.overcooked.service.engine import (
 from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
 from envsuite.envs.overcooked.service.outlook import items_of
 
-MOST_SCRIPTS = 1000
 MOST_USES = 200  # uses after which a scripted cook counts as never serving
-
-Use = tuple[int, int]
-"""A use of a station: its kind and its number from 0; for a crate the food."""
 
 
 def greedy_use(service: Service, state: State, sequence: Iterable[int] = ()) -> int:
@@ -98,101 +93,60 @@ def _clearing(service: Service, state: State) -> list[int]:
     ]
 
 
-def scripts(service: Service, distinct: bool = True) -> Iterator[list[int]]:
-    """Yields scripts of stations for all orders that read nothing but the orders; at most MOST_SCRIPTS.
+def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterator[tuple[Service, State, State]]:
+    """Yields (service, before, after) for each whole use of a station, with the orders as they stand then.
 
-    They work in batches that fill boards and stoves, or one food at a time; with grilled foods first, or in the order's
-    sequence, or backwards. Each comes with every choice among the crates of a food, the racks and the hatches.
-    `distinct` skips arrangements that repeat in this service.
+    A use is interrupted if the orders change meanwhile. `resume` continues it under the changed orders.
     """
-    layout, of_kind = service.layout, service.layout.of_kind
-    crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == food] for food in range(len(layout.foods))]
-    plans = list(_plans(service, distinct))
-    for choice in islice(product(*crates, of_kind[RACK], of_kind[HATCH]), MOST_SCRIPTS // len(plans)):
-        *crate, rack, hatch = choice
-        numbers = {**dict(enumerate(of_kind)), CRATE: crate, RACK: [rack], HATCH: [hatch]}
-        for uses in plans:
-            yield [numbers[kind][which] for kind, which in uses]
-
-
-def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
-    """Yields the scripts without their choice among equal stations."""
-    layout = service.layout
-    dishes = [items_of(order.dish) for order in service.orders]
-    seen: list[list[list[int]]] = []
-    for arrange in (lambda items: sorted(items, key=lambda i: -(i & 3)), list, lambda items: list(items)[::-1]):
-        arranged = [arrange(items) for items in dishes]
-        if arranged not in seen or not distinct:
-            seen.append(arranged)
-            yield [use for items in arranged for use in batch_script(items, layout.boards, layout.stoves)]
-            yield [use for items in arranged for use in single_script(items)]
-
-
-def batch_script(items: list[int], boards: int, stoves: int) -> list[Use]:
-    """Returns uses that prepare as many foods at once as there are boards and stoves, and gather them in a bowl."""
-    uses: list[Use] = []
-    left = list(items)
-    while left:
-        first = len(left) == len(items)
-        free = {BOARD: list(range(boards)), STOVE: list(range(stoves))}
-        places: list[tuple[int, Use]] = []
-        for item in left:
-            kind = BOARD if item & 3 == CHOPPED else STOVE
-            if free[kind]:
-                places.append((item, (kind, free[kind].pop(0))))
-        for item, place in places:
-            uses += [(CRATE, item >> 2), place] + ([place] if place[0] == BOARD else [])
-        uses.append((RACK, 0) if first else (COUNTER, 0))
-        uses += [place for _, place in places]
-        left = [item for item in left if item not in dict(places)]
-        uses.append((COUNTER, 0) if left else (HATCH, 0))
-    return uses
-
-
-def single_script(items: list[int]) -> list[Use]:
-    """Returns uses that prepare one food after the other and drop each into a bowl on the first counter."""
-    uses: list[Use] = []
-    for number, item in enumerate(items):
-        place = (BOARD if item & 3 == CHOPPED else STOVE, 0)
-        uses += [(CRATE, item >> 2), place, place] + ([place] if place[0] == BOARD else [])
-        uses += [(RACK, 0), (COUNTER, 0)] if number == 0 else [(COUNTER, 0)]
-    return [*uses, (COUNTER, 0), (HATCH, 0)]
-
-
-def serving_times(service: Service, uses: Iterable[int]) -> list[int]:
-    """Returns the step at which each order is served by whole uses of stations, NEVER for the others."""
-    state, times = service.start(), [NEVER] * len(service.orders)
+    state = service.start()
     for number in uses:
-        after = service.perform(state, number)
-        for i in range(len(times)):
-            if (after.served & ~state.served) >> i & 1:
-                times[i] = after.time
+        now = service.at(state)
+        after = now.perform(state, number)
+        if now.changes_by(state, after):
+            before, after = state, now.until_change(state, number)
+            yield now, before, after
+            if not resume:
+                state = after
+                continue
+            now, state = now.changed, after
+            after = now.perform(state, number)
+        yield now, state, after
         state = after
+
+
+def serving_times(service: Service, uses: Iterable[int], resume: bool = True) -> list[int]:
+    """Returns the step at which each order is served by whole uses of stations, NEVER for the others."""
+    times = [NEVER] * len(service.orders)
+    for _, before, after in follow(service, uses, resume):
+        for i in range(len(times)):
+            if (after.served & ~before.served) >> i & 1:
+                times[i] = after.time
     return times
 
 
-def wins(service: Service, uses: Iterable[int]) -> bool:
+def wins(service: Service, uses: Iterable[int], resume: bool = True) -> bool:
     """Returns True if whole uses of stations serve every order by its deadline."""
-    state = service.start()
-    for number in uses:
-        before, state = state, service.perform(state, number)
-        if service.expired(state) >= 0 or service.served_late(before, state):
+    for now, before, after in follow(service, uses, resume):
+        if now.expired(after) >= 0 or now.served_late(before, after):
             return False
-        if state.served == service.all:
+        if after.served == now.all:
             return True
     return False
 
 
+def greedy_uses(service: Service, sequence: Iterable[int] = ()) -> Iterator[int]:
+    """Yields the uses of the greedy cook, to be followed without `resume`."""
+    state = service.start()
+    for _ in range(MOST_USES):
+        if state.served == service.all:
+            break
+        now = service.at(state)
+        number = greedy_use(now, state, sequence)
+        yield number
+        after = now.perform(state, number)
+        state = now.until_change(state, number) if now.changes_by(state, after) else after
+
+
 def play_greedy(service: Service, sequence: Iterable[int] = ()) -> list[int]:
     """Plays the greedy cook. Returns the step at which each order is served, NEVER for the others."""
-
-    def uses() -> Iterator[int]:
-        state = service.start()
-        for _ in range(MOST_USES):
-            if state.served == service.all:
-                break
-            number = greedy_use(service, state, sequence)
-            state = service.perform(state, number)
-            yield number
-
-    return serving_times(service, uses())
+    return serving_times(service, greedy_uses(service, sequence), resume=False)

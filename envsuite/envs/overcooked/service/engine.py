@@ -27,6 +27,14 @@ class Order(NamedTuple):
     deadline: int = NEVER
 
 
+class Change(NamedTuple):
+    """A change of the orders: at a step, another order replaces one that is not served by then."""
+
+    time: int
+    order: int
+    replacement: Order
+
+
 class Rules(NamedTuple):
     """Durations in steps."""
 
@@ -57,10 +65,18 @@ def is_raw(thing: int) -> bool:
 
 
 class Service:
-    """A kitchen with its orders."""
+    """A kitchen with its orders.
 
-    def __init__(self, layout: Layout, orders: Sequence[Order], rules: Rules) -> None:
-        self.layout, self.orders, self.rules = layout, tuple(orders), rules
+    If the orders change during the game, this service has the first ones and `changed` has the later ones. All methods
+    except `at`, `changes_by` and `until_change` go by the orders of their own service.
+    """
+
+    def __init__(self, layout: Layout, orders: Sequence[Order], rules: Rules, change: Change | None = None) -> None:
+        self.layout, self.orders, self.rules, self.change = layout, tuple(orders), rules, change
+        self.changed = self
+        if change is not None:
+            later = [*orders[: change.order], change.replacement, *orders[change.order + 1 :]]
+            self.changed = Service(layout, later, rules)
         self.all = (1 << len(self.orders)) - 1
         """bit mask of all orders"""
         self._stoves = range(layout.boards, layout.boards + layout.stoves)
@@ -69,6 +85,23 @@ class Service:
         """Returns the initial state."""
         empty = (NOTHING,) * self.layout.slots
         return State(self.layout.start, NOTHING, empty, (0,) * self.layout.slots, 0, 0)
+
+    def at(self, state: State) -> Service:
+        """Returns the service with the orders as they stand in a state."""
+        return self.changed if self.changes_by(state) else self
+
+    def changes_by(self, state: State, later: State | None = None) -> bool:
+        """Tests whether the orders have changed in a state; with `later`, whether they do on the way there."""
+        change = self.change
+        if change is None or state.served >> change.order & 1:
+            return False
+        return state.time >= change.time if later is None else later.time > change.time
+
+    def until_change(self, state: State, number: int) -> State:
+        """Returns the state at the change of the orders, during a whole use of station `number`."""
+        while not self.changes_by(state):
+            state = self.step(state, self.direction(state, number))
+        return state
 
     def expired(self, state: State) -> int:
         """Returns the first order whose deadline has passed unserved, or -1."""

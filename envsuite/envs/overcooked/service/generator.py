@@ -12,24 +12,27 @@ import numpy as np
 from envsuite.envs.overcooked.generator import draw_map
 from envsuite.envs.overcooked.kitchen import all_foods
 from envsuite.envs.overcooked.menu import SPLITS_V1
-from envsuite.envs.overcooked.service.cooks import play_greedy, scripts, serving_times, wins
-from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Order, Rules, Service
+from envsuite.envs.overcooked.service.cooks import follow, greedy_uses, play_greedy, serving_times, wins
+from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Change, Order, Rules, Service
 from envsuite.envs.overcooked.service.layout import Layout, structure
 from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import search
+from envsuite.envs.overcooked.service.scripts import scripts, won_by_script
 from envsuite.errors import UsageError
 
 EFFORT = 150  # states that the planner expands before a kitchen is given up
+CHANGES = 5  # changes of the orders that are drawn for a kitchen
 MAX_DRAWS = 5000  # kitchens drawn before the settings are rejected
 TENTHS = {"test": range(1), "valid": range(1, 2), "train": range(2, 10)}
 """Tenths of the structures in each split."""
 
 
 class DrawnService(NamedTuple):
-    """A service, and the uses of stations that win it."""
+    """A service, and the uses of stations that win it: until the orders change, and afterwards."""
 
     service: Service
     plan: tuple[int, ...]
+    rest: tuple[int, ...] = ()
 
 
 class ServiceKnobs(NamedTuple):
@@ -46,6 +49,8 @@ class ServiceKnobs(NamedTuple):
     items: int
     slack: float
     rules: Rules
+    rejects: str
+    changes: bool
 
 
 def split_of_seed(seed: int) -> str:
@@ -73,7 +78,7 @@ def draw_service(settings: ServiceKnobs, seed: int) -> DrawnService:
         if split_of(drawn[0]) != split:
             continue
         layout = Layout(*drawn)
-        game = kept(layout, draw_dishes(rng, settings, len(layout.foods)), settings)
+        game = kept(rng, layout, draw_dishes(rng, settings, len(layout.foods)), settings)
         if game is not None:
             return game
     if fits:
@@ -119,7 +124,7 @@ def draw_dishes(rng: np.random.Generator, settings: ServiceKnobs, foods: int) ->
     return dishes
 
 
-def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnService | None:
+def kept(rng: np.random.Generator, layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnService | None:
     """Returns the game with deadlines that the plan meets and scripted cooks miss, or None.
 
     Each order may be served `slack` later than in the plan. A cook that takes longer than the last deadline misses one,
@@ -140,4 +145,47 @@ def kept(layout: Layout, dishes: list[int], settings: ServiceKnobs) -> DrawnServ
     deadlines = [int(time * (1 + settings.slack)) for time in serving_times(service, plan)]
     timed = [Order(dish, deadline) for dish, deadline in zip(dishes, deadlines, strict=True)]
     service = Service(layout, timed, settings.rules)
-    return None if any(wins(service, uses) for uses in scripts(service)) else DrawnService(service, tuple(plan))
+    game = DrawnService(service, tuple(plan))
+    if settings.changes:
+        return with_change(rng, game, settings)
+    return None if scripts_win(service, settings) else game
+
+
+def scripts_win(service: Service, settings: ServiceKnobs) -> bool:
+    """Tests whether one of the scripts wins that the settings reject."""
+    if settings.rejects == "interleaved":
+        return won_by_script(service)
+    return any(wins(service, uses) for uses in scripts(service))
+
+
+def with_change(rng: np.random.Generator, game: DrawnService, settings: ServiceKnobs) -> DrawnService | None:
+    """Returns the game with an order that is replaced while the plan works on it or before, or None.
+
+    The other orders keep their deadlines. The cook of the plan does not foresee the change: it plans anew from where it
+    is then. The greedy cook and the scripts lose the changed game, too.
+    """
+    service = game.service
+    times = serving_times(service, game.plan)
+    for _ in range(CHANGES):
+        step = int(rng.integers(max(times) // 4, 3 * max(times) // 4 + 1))
+        order = int(rng.choice([i for i, time in enumerate(times) if time > step]))
+        dish = draw_dishes(rng, settings._replace(orders=1), len(service.layout.foods))[0]
+        if dish == service.orders[order].dish:
+            continue
+        changing = Service(service.layout, service.orders, settings.rules, Change(step, order, Order(dish)))
+        start = next(after for _, _, after in follow(changing, game.plan) if changing.changes_by(after))
+        rest = search(changing.changed, Outlook(changing.changed), start, NEVER, EFFORT)
+        if not rest:
+            continue
+        state = start
+        for number in rest:
+            before, state = state, changing.changed.perform(state, number)
+            if (state.served & ~before.served) >> order & 1:
+                deadline = step + int((state.time - step) * (1 + settings.slack))
+        changing = Service(service.layout, service.orders, settings.rules, Change(step, order, Order(dish, deadline)))
+        sequences = permutations(range(len(times)))
+        if any(wins(changing, greedy_uses(changing, orders), resume=False) for orders in sequences):
+            continue
+        if not scripts_win(changing, settings):
+            return DrawnService(changing, game.plan, tuple(rest))
+    return None

@@ -30,10 +30,11 @@ def items_of(dish: int) -> tuple[int, ...]:
 
 
 class Outlook:
-    """Estimates and candidates for one service; a set of orders is a bit mask."""
+    """Estimates and candidates for the orders of one service; a set of orders is a bit mask."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self._changed = self if service.changed is service else Outlook(service.changed)
         layout = self.layout = service.layout
         count = len(layout.stations)
         of_kind = layout.of_kind
@@ -62,6 +63,10 @@ class Outlook:
                     )
                     back = min(self._visit[place] for place in of_kind[kind])
                     self._cost[4 * food + form] = carry + work + back + 1, work + back + 1
+
+    def at(self, state: State) -> Outlook:
+        """Returns the outlook for the orders as they stand in a state."""
+        return self._changed if self.service.changes_by(state) else self
 
     def needs(self, orders: int) -> tuple[list[int], frozenset[int], int]:
         """Returns how often the orders need each item, the sets that are part of an order, and the steps to serve."""

@@ -20,34 +20,54 @@ EFFORT = 500  # states expanded from a state off the plan
 class Follower:
     """Turns the uses that a cook decides on into primitive steps, and remembers them while they are followed."""
 
-    def __init__(self, service: Service, decide: Callable[[State], Iterable[int]], plan: Iterable[int] = ()) -> None:
-        """`decide` returns at least one use for a state off the remembered steps; `plan` starts at the start."""
+    def __init__(
+        self,
+        service: Service,
+        decide: Callable[[Service, State], Iterable[int]],
+        plan: Iterable[int] = (),
+        rest: Iterable[int] = (),
+    ) -> None:
+        """`decide` returns at least one use for a state off the remembered steps, with the orders as they stand.
+
+        `plan` starts at the start, and `rest` at the change of the orders.
+        """
         self.service, self._decide = service, decide
         self._steps: dict[State, tuple[int, int]] = {}
         """direction and station of the next step"""
-        self._follow(service.start(), plan)
+        self._follow(self._follow(service.start(), plan), rest)
 
     def next_step(self, state: State) -> tuple[int, int]:
         """Returns (direction, station) of the next primitive step."""
         if state not in self._steps:
-            self._follow(state, self._decide(state))
+            self._follow(state, self._decide(self.service.at(state), state))
         return self._steps[state]
 
-    def _follow(self, state: State, uses: Iterable[int]) -> None:
-        service, layout = self.service, self.service.layout
+    def _follow(self, state: State, uses: Iterable[int]) -> State:
+        """Remembers the steps of uses until the orders change. Returns the state after them."""
+        service, layout = self.service.at(state), self.service.layout
         for number in uses:
             over = False
             while not over:
+                if service.changes_by(state):
+                    return state
                 direction = service.direction(state, number)
                 touches = state.cell + layout.kitchen.delta[direction] == layout.stations[number].cell
                 self._steps[state] = direction, number
                 state = service.step(state, direction)
                 over = touches and not service.goes_on(state, number)
+        return state
 
 
-def planner(service: Service, outlook: Outlook, plan: Iterable[int] = ()) -> Follower:
-    """Returns the cook that follows the shortest plan found, and the greedy cook where none is found."""
-    return Follower(service, lambda state: search(service, outlook, state) or [greedy_use(service, state)], plan)
+def planner(service: Service, outlook: Outlook, plan: Iterable[int] = (), rest: Iterable[int] = ()) -> Follower:
+    """Returns the cook that follows the shortest plan found, and the greedy cook where none is found.
+
+    It does not foresee a change of the orders.
+    """
+
+    def decide(now: Service, state: State) -> list[int]:
+        return search(now, outlook.at(state), state) or [greedy_use(now, state)]
+
+    return Follower(service, decide, plan, rest)
 
 
 def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER, effort: int = EFFORT) -> list[int]:

@@ -57,12 +57,18 @@ sequence.
 - A command that does nothing takes a step of time, too. With 1 step left, an order can still be served by that step."""
 
 
-def instructions(control: str, rules: Rules) -> str:
+CHANGES = """\
+- An order that is not served yet may be withdrawn once during the game, and another one comes in its place. You are \
+told when it happens. The other orders stay as they are."""
+
+
+def instructions(control: str, rules: Rules, changes: bool = False) -> str:
     """Returns the rules of the game for a player."""
     letters = listing([f"{letter} {food}" for food, letter in all_foods().items()])
     chops = "once" if rules.chops == 1 or control == "station" else f"{rules.chops} times"
     how = PRIMITIVE if control == "primitive" else STATION
     details = RULES.format(chops=chops, cooking=rules.cooking, burning=rules.burning)
+    details += f"\n{CHANGES}" * changes
     return f"{INTRODUCTION.format(letters=letters)}\n\n{how}\n\n{details}\n\nEach turn, answer with one command."
 
 
@@ -88,6 +94,8 @@ def dish_name(service: Service, dish: int) -> str:
 def objective(service: Service) -> str:
     """Returns the goal of the game."""
     dishes = [f"a bowl with {dish_name(service, order.dish)}" for order in service.orders]
+    if service.change is not None:
+        return f"Serve every order in time. The first orders are {listing(dishes)}; one of them may change."
     return f"Serve {listing(dishes)}, each in time."
 
 

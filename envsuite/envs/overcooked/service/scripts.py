@@ -1,0 +1,181 @@
+"""Scripts of uses of stations that read nothing but the orders. A kept kitchen must be lost by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, permutations, product
+
+from envsuite.envs.overcooked.service.engine import CHOPPED, Service, State
+from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
+from envsuite.envs.overcooked.service.outlook import items_of
+
+MOST_SCRIPTS = 1000
+MOST_VISITS = 20_000  # uses of stations that a search for a winning script performs
+AHEAD = ((), (BOARD,), (STOVE,), (BOARD, STOVE))
+"""Kinds of station on which an interleaved script begins foods of the next order."""
+
+Use = tuple[int, int]
+"""A use of a station: its kind and its number from 0; for a crate the food."""
+
+
+def scripts(service: Service, distinct: bool = True) -> Iterator[list[int]]:
+    """Yields scripts of stations for all orders that read nothing but the orders; at most MOST_SCRIPTS.
+
+    They work in batches that fill boards and stoves, or one food at a time; with grilled foods first, or in the order's
+    sequence, or backwards. Each comes with every choice among the crates of a food, the racks and the hatches.
+    `distinct` skips arrangements that repeat in this service.
+    """
+    layout, of_kind = service.layout, service.layout.of_kind
+    crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == food] for food in range(len(layout.foods))]
+    plans = list(_plans(service, distinct))
+    for choice in islice(product(*crates, of_kind[RACK], of_kind[HATCH]), MOST_SCRIPTS // len(plans)):
+        *crate, rack, hatch = choice
+        numbers = {**dict(enumerate(of_kind)), CRATE: crate, RACK: [rack], HATCH: [hatch]}
+        for uses in plans:
+            yield [numbers[kind][which] for kind, which in uses]
+
+
+def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
+    """Yields the scripts without their choice among equal stations."""
+    layout = service.layout
+    dishes = [items_of(order.dish) for order in service.orders]
+    seen: list[list[list[int]]] = []
+    for arrange in (lambda items: sorted(items, key=lambda i: -(i & 3)), list, lambda items: list(items)[::-1]):
+        arranged = [arrange(items) for items in dishes]
+        if arranged not in seen or not distinct:
+            seen.append(arranged)
+            yield [use for items in arranged for use in batch_script(items, layout.boards, layout.stoves)]
+            yield [use for items in arranged for use in single_script(items)]
+
+
+def batch_script(items: list[int], boards: int, stoves: int) -> list[Use]:
+    """Returns uses that prepare as many foods at once as there are boards and stoves, and gather them in a bowl."""
+    uses: list[Use] = []
+    left = list(items)
+    while left:
+        first = len(left) == len(items)
+        free = {BOARD: list(range(boards)), STOVE: list(range(stoves))}
+        places: list[tuple[int, Use]] = []
+        for item in left:
+            kind = BOARD if item & 3 == CHOPPED else STOVE
+            if free[kind]:
+                places.append((item, (kind, free[kind].pop(0))))
+        for item, place in places:
+            uses += [(CRATE, item >> 2), place] + ([place] if place[0] == BOARD else [])
+        uses.append((RACK, 0) if first else (COUNTER, 0))
+        uses += [place for _, place in places]
+        left = [item for item in left if item not in dict(places)]
+        uses.append((COUNTER, 0) if left else (HATCH, 0))
+    return uses
+
+
+def single_script(items: list[int]) -> list[Use]:
+    """Returns uses that prepare one food after the other and drop each into a bowl on the first counter."""
+    uses: list[Use] = []
+    for number, item in enumerate(items):
+        place = (BOARD if item & 3 == CHOPPED else STOVE, 0)
+        uses += [(CRATE, item >> 2), place, place] + ([place] if place[0] == BOARD else [])
+        uses += [(RACK, 0), (COUNTER, 0)] if number == 0 else [(COUNTER, 0)]
+    return [*uses, (COUNTER, 0), (HATCH, 0)]
+
+
+def interleaved_script(
+    items_of_orders: Sequence[Sequence[int]], boards: int, stoves: int, ahead: Sequence[int], carry: bool
+) -> list[Use]:
+    """Returns uses that serve the orders one by one, and meanwhile begin foods of the next order on free stations.
+
+    `ahead` holds the kinds of station (BOARD, STOVE) on which the next order may begin. With `carry`, the cook takes
+    the first food of an order to the rack; otherwise it takes a bowl to the foods.
+    """
+    uses: list[Use] = []
+    free = {BOARD: list(range(boards)), STOVE: list(range(stoves))}
+    waiting = [(order, item) for order, items in enumerate(items_of_orders) for item in items]
+    begun: dict[tuple[int, int], Use] = {}
+    for order, items in enumerate(items_of_orders):
+        left, first = list(items), True
+        while left:
+            for entry in [entry for entry in waiting if entry[0] <= order + 1]:
+                kind = _kind(entry[1])
+                needed = any(_kind(item) == kind for number, item in waiting if number == order)
+                if free[kind] and (entry[0] == order or (kind in ahead and not needed)):
+                    begun[entry] = place = (kind, free[kind].pop(0))
+                    uses += [(CRATE, entry[1] >> 2), place] + ([place] if kind == BOARD else [])
+                    waiting.remove(entry)
+            done = [item for item in left if (order, item) in begun]
+            places = [begun.pop((order, item)) for item in done]
+            bowl = (RACK, 0) if first else (COUNTER, 0)
+            uses += [places[0], bowl, *places[1:]] if first and carry else [bowl, *places]
+            first = False
+            for kind, number in places:
+                free[kind].append(number)
+            left = [item for item in left if item not in done]
+            uses.append((COUNTER, 0) if left else (HATCH, 0))
+    return uses
+
+
+def won_by_script(service: Service) -> bool:
+    """Tests whether a script wins that reads the orders alone, in any sequence of them and with any choice of stations.
+
+    These are the scripts of `scripts` and of `interleaved_script`. Each uses one crate of each food, one rack and one
+    hatch throughout. If the orders change, scripts for the first orders and scripts that foresee the change are tried.
+    The search gives up after MOST_VISITS uses of stations.
+    """
+    budget = [MOST_VISITS]
+    return any(_wins(service, service.start(), plan, 0, {}, budget) for plan in distinct_plans(service))
+
+
+def distinct_plans(service: Service) -> dict[tuple[Use, ...], None]:
+    """Returns the different scripts for the orders in all sequences, without their choice among equal stations."""
+    layout = service.layout
+    return {
+        tuple(uses): None
+        for orders in {service.orders: None, service.changed.orders: None}
+        for sequence in permutations([items_of(order.dish) for order in orders])
+        for uses in all_plans(sequence, layout.boards, layout.stoves)
+    }
+
+
+def all_plans(dishes: Sequence[tuple[int, ...]], boards: int, stoves: int) -> Iterator[list[Use]]:
+    """Yields every script for dishes in this sequence without its choice among equal stations; some are equal."""
+    for arrange in (1, 0, -1):
+        arranged = [sorted(items, key=lambda item: -arrange * (item & 3)) for items in dishes]
+        yield [use for items in arranged for use in batch_script(items, boards, stoves)]
+        yield [use for items in arranged for use in single_script(items)]
+        for ahead, carry in product(AHEAD, (False, True)):
+            yield interleaved_script(arranged, boards, stoves, ahead, carry)
+
+
+def _wins(
+    service: Service, state: State, plan: tuple[Use, ...], done: int, chosen: dict[Use, int], budget: list[int]
+) -> bool:
+    """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
+    layout = service.layout
+    for number in range(done, len(plan)):
+        use = kind, which = plan[number]
+        station = chosen.get(use, -1)
+        if station < 0:
+            options = layout.of_kind[kind]
+            if kind == CRATE:
+                options = [i for i in options if layout.stations[i].food == which]
+            elif kind not in (RACK, HATCH):
+                options = [options[which]]
+            if len(options) > 1:
+                return any(_wins(service, state, plan, number, {**chosen, use: i}, budget) for i in options)
+            chosen[use] = station = options[0]
+        before, state = state, service.perform(state, station)
+        if service.changes_by(before, state):
+            before, service = service.until_change(before, station), service.changed
+            state = service.perform(before, station)
+        budget[0] -= 1
+        if budget[0] <= 0:
+            return False
+        if service.expired(state) >= 0 or service.served_late(before, state):
+            return False
+        if state.served == service.all:
+            return True
+    return False
+
+
+def _kind(item: int) -> int:
+    """Returns the kind of station that a food needs."""
+    return BOARD if item & 3 == CHOPPED else STOVE
