@@ -257,8 +257,8 @@ def _blocked(layout: SoupLayout, state: SoupState, joint: tuple[int, ...], after
 def table(count: int, automatic: bool) -> str:
     """Compares all layouts and returns the totals as a Markdown table."""
     rows = [compare(name, count, automatic=automatic) for name in GRIDS]
-    sums = Totals("all", *(sum(row[i] for row in rows) for i in range(1, len(Totals._fields))))
-    lines = [" | ".join(str(value) if value == row[0] else f"{value:,}" for value in row) for row in (*rows, sums)]
+    sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+    lines = [" | ".join([name, *(f"{value:,}" for value in values)]) for name, *values in (*rows, ("all", *sums))]
     return "\n".join(f"| {line} |" for line in (HEADER, " | ".join(["---"] * len(Totals._fields)), *lines))
 
 
