@@ -2,7 +2,9 @@
 
     pip install --no-deps overcooked_ai==1.1.0 && pip install 'gym<0.26' tqdm
     python -m benchmarks.overcooked_ai
+    python -m benchmarks.overcooked_ai players
 
+The second command needs no package and measures the scripted players.
 Needs the package `overcooked_ai` 1.1.0 in the environment. Both engines play the same joint actions in the five
 layouts. Half of the games are played by uniformly random cooks. In the others, the cooks act at random in 10 % or 30 %
 of their steps, and otherwise do what brings a soup nearer, so that pots fill, cook and are served. The comparison stops
@@ -20,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from envsuite.envs.overcooked.soup import engine
-from envsuite.envs.overcooked.soup.engine import DISH, IDLE, NOTHING, ONION, SOUP, Kitchen, State
+from envsuite.envs.overcooked.soup.cooks import Crew
+from envsuite.envs.overcooked.soup.engine import DISH, IDLE, NOTHING, ONION, SOUP, SoupKitchen, SoupState
 from envsuite.envs.overcooked.soup.layout import (
     DISHES,
     FLOOR,
@@ -30,7 +33,7 @@ from envsuite.envs.overcooked.soup.layout import (
     POT,
     STAY,
     WINDOW,
-    Layout,
+    SoupLayout,
     published,
 )
 
@@ -47,7 +50,7 @@ HEADER = (
 # ---- joint actions for both engines --------------------------------------------------------------------------------
 
 
-def wanted(kitchen: Kitchen, state: State, cook: int) -> list[int]:
+def wanted(kitchen: SoupKitchen, state: SoupState, cook: int) -> list[int]:
     """Returns the cells that a cook would use next, given what it holds."""
     layout, held = kitchen.layout, state.hands[cook]
     pots = {cell: state.pots[layout.slot[cell]] for cell in layout.pots if reaches(layout, state, cook, cell)}
@@ -67,13 +70,13 @@ def wanted(kitchen: Kitchen, state: State, cook: int) -> list[int]:
     return laid + layout.cells(DISHES if cooking else ONIONS)
 
 
-def reaches(layout: Layout, state: State, cook: int, cell: int) -> bool:
+def reaches(layout: SoupLayout, state: SoupState, cook: int, cell: int) -> bool:
     """Returns True if a cook can walk to a place beside a cell."""
     reach = layout.distances[state.cells[cook]]
     return any(side in reach for side, _ in layout.access.get(cell, ()))
 
 
-def next_action(layout: Layout, state: State, cook: int, target: int) -> int:
+def next_action(layout: SoupLayout, state: SoupState, cook: int, target: int) -> int:
     """Returns the action of a cook that walks to a cell and uses it, and does not look at the other cook."""
     here, distances = state.cells[cook], layout.distances
     sides = [side for side in layout.access[target] if side[0] in distances[here]]
@@ -88,8 +91,8 @@ def next_action(layout: Layout, state: State, cook: int, target: int) -> int:
 
 
 def game(
-    kitchen: Kitchen, rng: np.random.Generator, noise: float, steps: int = HORIZON
-) -> Iterator[tuple[State, tuple[int, ...], engine.Step]]:
+    kitchen: SoupKitchen, rng: np.random.Generator, noise: float, steps: int = HORIZON
+) -> Iterator[tuple[SoupState, tuple[int, ...], engine.Step]]:
     """Plays one game and yields state, joint action and result of each step.
 
     A cook acts at random with probability `noise`. Otherwise it goes on to its target.
@@ -130,7 +133,7 @@ class Reference:
         self.mdp: Any = package.OvercookedGridworld.from_layout_name(PACKAGE_NAMES.get(name, name))
         if automatic:
             self._make_automatic()
-        self.layout = Layout(name, tuple("".join(row) for row in self._grid()))
+        self.layout = SoupLayout(name, tuple("".join(row) for row in self._grid()))
         self.state: Any = None
 
     def _make_automatic(self) -> None:
@@ -151,7 +154,7 @@ class Reference:
             grid[row][column] = str(cook + 1)
         return grid
 
-    def start(self) -> State:
+    def start(self) -> SoupState:
         """Starts a game and returns its first state in this project's form."""
         self.state = self.mdp.get_standard_start_state()
         return self.translated()
@@ -163,7 +166,7 @@ class Reference:
             self.translated(), tuple(infos["sparse_reward_by_agent"]), tuple(infos["shaped_reward_by_agent"])
         )
 
-    def translated(self) -> State:
+    def translated(self) -> SoupState:
         """Returns the package's state in this project's form; raises ValueError for one that has no such form."""
         layout, state = self.layout, self.state
         counters, pots = [NOTHING] * len(layout.counters), [engine.EMPTY] * len(layout.pots)
@@ -173,7 +176,7 @@ class Reference:
                 pots[layout.slot[cell]] = len(thing.ingredients), thing._cooking_tick
             else:
                 counters[layout.slot[cell]] = self._thing(thing)
-        return State(
+        return SoupState(
             state.timestep,
             tuple(row * layout.columns + column for column, row in state.player_positions),
             tuple(self.actions.index(direction) for direction in state.player_orientations),
@@ -208,12 +211,12 @@ class Totals(NamedTuple):
 
 def compare(name: str, count: int, seed: int = 0, automatic: bool = False) -> Totals:
     """Plays games in both engines. Raises ValueError at the first difference."""
-    kitchen, reference = Kitchen(published(name), automatic=automatic), Reference(name, automatic)
+    kitchen, reference = SoupKitchen(published(name), automatic=automatic), Reference(name, automatic)
     layout = kitchen.layout
     if (reference.layout.kind, reference.layout.starts) != (layout.kind, layout.starts):
         raise ValueError(f"The layout {name} differs from the package's.")
     counts: Counter[str] = Counter()
-    seen: set[State] = set()
+    seen: set[SoupState] = set()
     for number in range(count):
         theirs = reference.start()
         rng = np.random.default_rng([seed, number])
@@ -238,12 +241,12 @@ def compare(name: str, count: int, seed: int = 0, automatic: bool = False) -> To
     )
 
 
-def _started(before: State, after: State) -> int:
+def _started(before: SoupState, after: SoupState) -> int:
     """Returns how many pots began to cook in a step."""
     return sum(old[1] == IDLE and new[1] != IDLE for old, new in zip(before.pots, after.pots, strict=True))
 
 
-def _blocked(layout: Layout, state: State, joint: tuple[int, ...], after: State) -> int:
+def _blocked(layout: SoupLayout, state: SoupState, joint: tuple[int, ...], after: SoupState) -> int:
     """Returns the number of cooks who could not walk onto floor because of the other cook."""
     return sum(
         action < STAY and layout.kind[cell + layout.delta[action]] == FLOOR and cell == new
@@ -259,7 +262,46 @@ def table(count: int, automatic: bool) -> str:
     return "\n".join(f"| {line} |" for line in (HEADER, " | ".join(["---"] * len(Totals._fields)), *lines))
 
 
+PAIRS = ("random", "random"), ("greedy", "random"), ("expert", "random"), ("greedy", "greedy"), ("expert", "expert")
+
+
+def soups(layout: str, pair: tuple[str, str], seed: int, automatic: bool = False) -> int:
+    """Returns the soups of three onions that a pair of players serves in one game."""
+    kitchen = SoupKitchen(published(layout), automatic=automatic)
+    crews = {"expert": Crew(kitchen), "greedy": Crew(kitchen, alone=True)}
+    rng, state, reward = np.random.default_rng(seed), kitchen.start(), 0
+    for _ in range(HORIZON):
+        joint = [
+            int(rng.integers(6)) if player == "random" else crews[player].actions(state)[cook]
+            for cook, player in enumerate(pair)
+        ]
+        state, served, _ = kitchen.step(state, (joint[0], joint[1]))
+        reward += sum(served)
+    return reward // engine.SOUP_REWARD
+
+
+def players() -> str:
+    """Returns the soups of pairs of players as a Markdown table; 25 games for a pair with a random cook."""
+    lines = ["| layout | " + " | ".join(f"{first}, {second}" for first, second in PAIRS) + " | experts, automatic |"]
+    lines.append("|---" * (len(PAIRS) + 2) + "|")
+    for layout in GRIDS:
+        cells = []
+        for pair in PAIRS:
+            if "random" not in pair:
+                cells.append(str(soups(layout, pair, 0)))
+                continue
+            values = [soups(layout, pair, seed) for seed in range(25)]
+            error = 1.96 * np.std(values, ddof=1) / len(values) ** 0.5
+            cells.append(f"{np.mean(values):.2f} ± {error:.2f}" if any(values) else f"0 in {len(values)} games")
+        cells.append(str(soups(layout, ("expert", "expert"), 0, automatic=True)))
+        lines.append("| " + " | ".join([layout, *cells]) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["players"]:
+        print(players())
+        return
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 120
     begun = time.process_time()
     print(f"As in the package:\n\n{table(count, False)}\n\nFull pots start by themselves:\n\n{table(count, True)}\n")

@@ -108,10 +108,10 @@ def page(levels: Sequence[str], games: int, proofs: bool, controls: Sequence[str
     measured = [measure(level, games, controls) for level in levels]
     lines = [
         "# Overcooked, version 2: players, scripts, plans, resets\n",
-        f"`python -m benchmarks.overcooked_levels --games {games}{' --proofs' * proofs}`: the first {games} games of "
-        "the test split. Success in percent with 95 %\nintervals. `station` is `control=station`; the default is "
-        "`primitive`. `planner` is `expert:planner`, which plans by itself from the start.\nNo player foresees a "
-        "change of the orders.\n",
+        f"`python -m benchmarks.overcooked_levels --games {games}{' --proofs' * proofs} --controls "
+        f"{' '.join(controls)}`: the first {games} games of the\ntest split. Success in percent with 95 % intervals. "
+        "`planner` is `expert:planner`, which plans by itself from the start. No player foresees\na change of the "
+        "orders.\n",
         f"| level | control | {' | '.join(PLAYERS)} |",
         "|---|---|---|---|---|---|---|",
     ]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from envsuite.envs.overcooked.service.cooks import wins
 from envsuite.envs.overcooked.service.engine import CHOPPED, Order, Service
@@ -111,7 +112,7 @@ def stations(service: Service, uses: Sequence[Use], picks: dict[int, int]) -> tu
     return tuple(numbers)
 
 
-def table(services: Sequence[Service], rules: Sequence[Rule]) -> np.ndarray:
+def table(services: Sequence[Service], rules: Sequence[Rule]) -> npt.NDArray[np.bool_]:
     """Returns which games are won by which rules, bool [games, rules]."""
     won = np.zeros((len(services), len(rules)), bool)
     for game, service in enumerate(services):

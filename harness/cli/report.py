@@ -10,6 +10,7 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingExtra, UsageError
 from harness import cli
+from harness.cli.common.counter import counter
 from harness.cli.common.flags import TRUSTED_HELP
 from harness.stats.compare import PROTOCOL
 from harness.suites.plan import parse_setting
@@ -69,14 +70,15 @@ def _main(argv: Sequence[str] | None) -> int:
 
     material = report.gather(args.runs, args.allow)
     cli.print_warnings(run.warning for run in material.runs)
+    episodes = sum(len(run.records) for run in material.runs)
+    show = counter("report", episodes)
     try:
-        page = report.render(material, args.title, args.replay, args.pictures, args.max_size, trusted)
+        page = report.render(material, args.title, args.replay, args.pictures, args.max_size, trusted, show)
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"The report needs the package {error.name!r}, which is not installed: pip install 'envsuite[report]'"
         ) from error
     write_atomically(args.output, page)
-    episodes = sum(len(run.records) for run in material.runs)
     counts = f"{cli.plural(len(material.runs), 'run')}, {cli.plural(episodes, 'episode')}"
     print(f"{args.output}: {counts}, {len(page.encode()) / 2**20:.1f} MB")
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,11 +43,18 @@ class Packed:
     """run -> reason why it was not replayed"""
 
 
-def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int, trusted: Mapping[str, Any] = {}) -> Packed:
+def pack(
+    runs: Sequence[Run],
+    replays: int,
+    picture_bytes: int,
+    limit: int,
+    trusted: Mapping[str, Any] = {},
+    show: Callable[[int], None] = lambda done: None,
+) -> Packed:
     """Packs all episodes of `runs`, and replays up to `replays` episodes of each run.
 
-    Pictures take at most `picture_bytes`; each run may use an equal share plus what earlier runs left. Raises
-    UsageError if the result would exceed `limit` bytes.
+    Pictures take at most `picture_bytes`; each run may use an equal share plus what earlier runs left. `show` receives
+    the number of packed episodes after each one. Raises UsageError if the result would exceed `limit` bytes.
     """
     words: dict[str, StringTable] = {name: StringTable() for name in ("ending", "type", "objective", "game")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -65,6 +72,7 @@ def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int, trus
             columns["replayed"].append(int("expert" in episode.get("replay", {})))
             pending.append(spelled)
             size += len(spelled)
+            show(len(columns["run"]))
             if size > CHUNK:
                 packed.chunks.append(compress("[" + ",".join(pending) + "]"))
                 pending, size = [], 0

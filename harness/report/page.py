@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -28,8 +28,11 @@ def render(
     picture_mb: float = 15,
     max_mb: float = 60,
     trusted: Mapping[str, Any] = {},
+    show: Callable[[int], None] = lambda done: None,
 ) -> str:
     """Returns the whole report as HTML; equal data gives equal bytes.
+
+    `show` receives the number of packed episodes after each one.
 
     `replays` episodes of each run are replayed for prompts, pictures and the expert's move. The runs may come from
     anybody: knobs that name files or choose the sandbox are taken from `trusted`, the user's own settings.
@@ -39,7 +42,7 @@ def render(
 
     if not (material.runs or material.curves or material.grids):
         raise UsageError("No finished run was found: name run folders, or training folders.")
-    packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20), trusted)
+    packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20), trusted, show)
     style, script = asset("style.css"), asset("episode.js") + asset("viewer.js")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(percent=percent, number=number, share=_share)

@@ -142,3 +142,23 @@ def test_the_first_game_says_that_it_installs_and_the_next_one_is_silent(archive
     assert line.startswith(f"swegym: pip installs {recipe['source']['req']} and its test tools for their first game")
     places.prepare(recipe)
     assert capsys.readouterr().err == ""
+
+
+def test_tests_named_after_the_day_are_not_listed(archives, tmp_path):
+    dated = """
+
+import pytest
+from datetime import date, timedelta
+
+
+@pytest.mark.parametrize("day", [date(1999, 1, 2), date.today()], ids=str)
+def test_day(day):
+    assert label(str(day)) == f"<{day}>"
+"""
+    write_sdist(archives, "1.0", OLD, TESTS + dated, "# Changes\n")
+    write_sdist(archives, "1.1", NEW, NEW_TESTS + dated, NOTES)
+    little.environment(verification.recipe_of(obtain(archives / "tiny-1.0.tar.gz")))
+    journal = miner.mine(miner.MiningPlan(["tiny"], archives=archives), tmp_path / "mined")
+    (record,) = miner.records(journal.results)
+    names = {test.rpartition("::")[2] for test in record["PASS_TO_PASS"]}
+    assert names == {"test_label", "test_scale", "test_day[1999-01-02]"}

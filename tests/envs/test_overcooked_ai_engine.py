@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envsuite.envs.overcooked.soup.engine import DISH, IDLE, NOTHING, ONION, SOUP, Kitchen
+from envsuite.envs.overcooked.soup.engine import DISH, IDLE, NOTHING, ONION, SOUP, SoupKitchen
 from envsuite.envs.overcooked.soup.layout import DOWN, GRIDS, INTERACT, LEFT, RIGHT, STAY, UP, published
 from tests.golden.make_soup import PATH, digest_of
 
@@ -12,7 +12,7 @@ GAMES = json.loads(PATH.read_text())
 
 
 def replay(game, **rules):
-    kitchen = Kitchen(published(game["layout"]), automatic=game["automatic"], **rules)
+    kitchen = SoupKitchen(published(game["layout"]), automatic=game["automatic"], **rules)
     steps, state = [], kitchen.start()
     for first, second in zip(game["actions"][::2], game["actions"][1::2], strict=True):
         steps.append(kitchen.step(state, (int(first), int(second))))
@@ -46,7 +46,7 @@ def test_the_package_plays_the_recorded_games_in_the_same_way():
 
 def play(state, *joint, automatic=False):
     """Plays joint actions in the cramped room; returns the state and both sums of rewards."""
-    kitchen = Kitchen(published("cramped_room"), automatic=automatic)
+    kitchen = SoupKitchen(published("cramped_room"), automatic=automatic)
     served = shaped = 0
     for actions in joint:
         step = kitchen.step(state, actions)
@@ -55,7 +55,7 @@ def play(state, *joint, automatic=False):
 
 
 def start():
-    return Kitchen(published("cramped_room")).start()
+    return SoupKitchen(published("cramped_room")).start()
 
 
 def at(state, **changes):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.overcooked_ai import Reference, game
-from envsuite.envs.overcooked.soup.engine import Kitchen, State, Step
+from envsuite.envs.overcooked.soup.engine import SoupKitchen, SoupState, Step
 from envsuite.envs.overcooked.soup.layout import GRIDS, published
 from tests.golden.digests import digest
 
@@ -23,7 +23,7 @@ PATH = Path(__file__).parent / "overcooked" / "soup.json"
 NOISE = 0.1, 0.5
 
 
-def digest_of(start: State, steps: Sequence[Step]) -> str:
+def digest_of(start: SoupState, steps: Sequence[Step]) -> str:
     """Returns the digest of a whole game."""
     return digest([start, *steps])[:16]
 
@@ -33,7 +33,7 @@ def main() -> None:
     for name in GRIDS:
         for automatic in (False, True):
             for number, noise in enumerate(NOISE):
-                kitchen, reference = Kitchen(published(name), automatic=automatic), Reference(name, automatic)
+                kitchen, reference = SoupKitchen(published(name), automatic=automatic), Reference(name, automatic)
                 played = list(game(kitchen, np.random.default_rng([7, number]), noise))
                 start, theirs = reference.start(), [reference.step(joint) for _, joint, _ in played]
                 ours = [step for _, _, step in played]

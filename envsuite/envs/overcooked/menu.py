@@ -13,6 +13,7 @@ from envsuite.types import Family, Task
 ENTRY_POINT = "envsuite.envs.overcooked.env:OvercookedEnv"
 VECTOR = "envsuite.envs.overcooked.vector:make_vector"
 SERVICE_VECTOR = "envsuite.envs.overcooked.vector:make_service_vector"
+SOUP_ENTRY_POINT = "envsuite.envs.overcooked.soup.env:SoupEnv"
 SERVICE_ENTRY_POINT = "envsuite.envs.overcooked.service.env:ServiceEnv"
 RECIPES = ("tomato", "lettuce", "onion", "tomato-lettuce", "tomato-onion", "lettuce-onion", "tomato-lettuce-onion")
 KITCHENS: dict[str, tuple[str, dict[str, Any]]] = {  # suffix of the task name -> (place, knobs)
@@ -52,6 +53,14 @@ SUMMARIES = {
     "medium": "a kitchen of 7x7 generated from the seed: two foods of three, some walls",
     "hard": "a kitchen of 9x9 generated from the seed: three foods of five, two bowls, more walls",
 }
+LAYOUTS_AI = {
+    "cramped_room": "in one small room",
+    "asymmetric_advantages": "in two rooms that share the pots",
+    "coordination_ring": "in a ring around a counter",
+    "forced_coordination": "in two rooms, each with half of what a soup needs",
+    "counter_circuit": "around a long counter",
+}
+"""Layouts of Overcooked-AI, with the place in words."""
 
 
 def _register_all() -> None:
@@ -108,6 +117,17 @@ def _register_all() -> None:
                     vector_entry_point=SERVICE_VECTOR,
                 )
             )
+    for layout, where in LAYOUTS_AI.items():
+        summary = f"Overcooked-AI: two cooks serve onion soups {where}, with simultaneous moves"
+        register(
+            Task(
+                f"Overcooked-AI-{layout}-v0",
+                SOUP_ENTRY_POINT,
+                {"layout": layout},
+                requires="overcooked",
+                summary=summary,
+            )
+        )
 
 
 _register_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, Ki
 from envsuite.envs.overcooked.motion import CHOPS
 
 if TYPE_CHECKING:
-    from PIL import ImageDraw
+    from PIL import Image, ImageDraw
 
 TILE = 48  # pixels per cell side
 FINE = 3  # supersampling factor: shapes are drawn larger and scaled down for smooth edges
@@ -43,16 +44,14 @@ def draw(sim: Simulation, active_cook: int = 0, caption: str = "") -> npt.NDArra
 
     kitchen = sim.kitchen
     wide, tall = kitchen.n_columns * TILE, kitchen.n_rows * TILE
-    large = Image.new("RGB", (wide * FINE, tall * FINE), PAPER)
+    large = _ground(kitchen).copy()
     pen = Pen(ImageDraw.Draw(large))
-    for cell in range(len(kitchen.kind)):
-        _draw_ground(sim, pen, cell)
     for cell, thing in enumerate(sim.lying):
         if thing >= 0:
             _draw_thing(sim, pen.at(kitchen, cell), thing, 0.5, 0.5, 0.3)
     for cook, cell in enumerate(sim.cell):
         _draw_cook(sim, pen.at(kitchen, cell), cook)
-    image = large.resize((wide, tall), Image.Resampling.LANCZOS)
+    image = large.reduce(FINE)
     shade = Image.new("L", (kitchen.n_columns, kitchen.n_rows))
     seen = kitchen.near(sim.cell[active_cook], sim.radius)
     shade.putdata([0 if sees else 70 for sees in seen])
@@ -109,8 +108,19 @@ class Pen:
         self.pen.polygon(self._points(*points), fill)
 
 
-def _draw_ground(sim: Simulation, pen: Pen, cell: int) -> None:
-    kitchen = sim.kitchen
+@lru_cache(maxsize=2)
+def _ground(kitchen: Kitchen) -> Image.Image:
+    """Draws floor and counters of a kitchen, FINE times as large as the picture."""
+    from PIL import Image, ImageDraw
+
+    large = Image.new("RGB", (kitchen.n_columns * TILE * FINE, kitchen.n_rows * TILE * FINE), PAPER)
+    pen = Pen(ImageDraw.Draw(large))
+    for cell in range(len(kitchen.kind)):
+        _draw_ground(kitchen, pen, cell)
+    return large
+
+
+def _draw_ground(kitchen: Kitchen, pen: Pen, cell: int) -> None:
     kind, (row, column) = kitchen.kind[cell], kitchen.position(cell)
     pen = pen.at(kitchen, cell)
     if kind == FLOOR:

@@ -55,7 +55,7 @@ def draw(service: Service, state: State) -> npt.NDArray[np.uint8]:
     if state.hand != NOTHING:
         _draw_thing(service, cook, state.hand, 0.5, 0.76, 0.2)
     framed = Image.new("RGB", (wide, tall + CAPTION), PAPER)
-    framed.paste(large.resize((wide, tall), Image.Resampling.LANCZOS))
+    framed.paste(large.reduce(FINE))
     font = ImageFont.load_default(size=12)
     caption = _caption(service, state)
     while caption and font.getlength(caption) > wide - 12:

@@ -1,6 +1,6 @@
 """Rules of Overcooked-AI: both cooks act at once, and pots cook onion soups.
 
-A state is a tuple of numbers, and `Kitchen.step` returns the next one. All rules are deterministic. A step
+A state is a tuple of numbers, and `SoupKitchen.step` returns the next one. All rules are deterministic. A step
 has three parts: interactions, first of cook 1, then of cook 2; then both moves at once; then the clock and the pots.
 `benchmarks/overcooked_ai.py` compares every state and reward with version 1.1.0 of the published package.
 """
@@ -20,7 +20,7 @@ from envsuite.envs.overcooked.soup.layout import (
     STAY,
     UP,
     WINDOW,
-    Layout,
+    SoupLayout,
 )
 
 NOTHING, ONION, DISH = 0, 1, 2
@@ -38,7 +38,7 @@ Pot = tuple[int, int]
 """Number of onions, and the steps for which they have cooked (IDLE before the start)."""
 
 
-class State(NamedTuple):
+class SoupState(NamedTuple):
     """A moment of the game; equal values mean equal states."""
 
     time: int
@@ -52,33 +52,33 @@ class State(NamedTuple):
 class Step(NamedTuple):
     """Result of a joint action: the next state, and the rewards of each cook."""
 
-    state: State
+    state: SoupState
     served: tuple[int, ...]
     """reward of each cook for serving"""
     shaped: tuple[int, ...]
     """shaped reward of each cook"""
 
 
-class Kitchen:
+class SoupKitchen:
     """The rules in one layout."""
 
-    def __init__(self, layout: Layout, cook_time: int = 20, automatic: bool = False) -> None:
+    def __init__(self, layout: SoupLayout, cook_time: int = 20, automatic: bool = False) -> None:
         self.layout = layout
         self.cook_time = cook_time
         self.automatic = automatic
         """True if a pot starts by itself when it is full, and only then"""
 
-    def start(self) -> State:
+    def start(self) -> SoupState:
         """Returns the first state of a game: cooks face up with empty hands, and nothing is in the pots."""
         layout = self.layout
         bare = (NOTHING,) * len(layout.counters)
-        return State(0, layout.starts, (UP,) * COOKS, (NOTHING,) * COOKS, bare, (EMPTY,) * len(layout.pots))
+        return SoupState(0, layout.starts, (UP,) * COOKS, (NOTHING,) * COOKS, bare, (EMPTY,) * len(layout.pots))
 
     def ready(self, pot: Pot) -> bool:
         """Returns True if the soup in a pot is done."""
         return pot[1] >= self.cook_time
 
-    def step(self, state: State, actions: tuple[int, ...]) -> Step:
+    def step(self, state: SoupState, actions: tuple[int, ...]) -> Step:
         """Runs one step of both cooks."""
         hands, counters, pots = list(state.hands), list(state.counters), list(state.pots)
         served, shaped = [0] * COOKS, [0] * COOKS
@@ -91,10 +91,10 @@ class Kitchen:
         cells, facing = self.move(state, actions)
         for slot, pot in enumerate(pots):
             pots[slot] = self._cook(pot)
-        after = State(state.time + 1, cells, facing, tuple(hands), tuple(counters), tuple(pots))
+        after = SoupState(state.time + 1, cells, facing, tuple(hands), tuple(counters), tuple(pots))
         return Step(after, tuple(served), tuple(shaped))
 
-    def pots_in_use(self, state: State) -> int:
+    def pots_in_use(self, state: SoupState) -> int:
         """Returns the number of pots that make a dish useful: cooking, ready, or with one or two onions.
 
         A full pot that nobody has started does not count, as in the package.
@@ -139,7 +139,7 @@ class Kitchen:
                 hands[cook], pots[slot] = NOTHING, (onions + 1, IDLE)
                 shaped[cook] += POT_REWARD
 
-    def move(self, state: State, actions: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def move(self, state: SoupState, actions: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns cells and directions after both moves. Cooks who would collide or swap cells stay, but turn."""
         layout = self.layout
         targets, facing = list(state.cells), list(state.facing)

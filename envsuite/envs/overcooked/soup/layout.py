@@ -53,7 +53,7 @@ UP, DOWN, RIGHT, LEFT, STAY, INTERACT = range(6)
 """Actions of a cook. The first four are also directions."""
 
 
-class Layout:
+class SoupLayout:
     """A kitchen; cells are numbered row by row from the top left."""
 
     def __init__(self, name: str, grid: tuple[str, ...]) -> None:
@@ -109,6 +109,6 @@ class Layout:
 
 
 @lru_cache
-def published(name: str) -> Layout:
+def published(name: str) -> SoupLayout:
     """Returns a published layout."""
-    return Layout(name, GRIDS[name])
+    return SoupLayout(name, GRIDS[name])
