@@ -257,8 +257,9 @@ def _blocked(layout: SoupLayout, state: SoupState, joint: tuple[int, ...], after
 def table(count: int, automatic: bool) -> str:
     """Compares all layouts and returns the totals as a Markdown table."""
     rows = [compare(name, count, automatic=automatic) for name in GRIDS]
-    sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
-    lines = [" | ".join([name, *(f"{value:,}" for value in values)]) for name, *values in (*rows, ("all", *sums))]
+    counts: list[tuple[str, tuple[int, ...]]] = [(row.layout, row[1:]) for row in rows]
+    counts.append(("all", tuple(map(sum, zip(*(numbers for _, numbers in counts), strict=True)))))
+    lines = [" | ".join([name, *(f"{number:,}" for number in numbers)]) for name, numbers in counts]
     return "\n".join(f"| {line} |" for line in (HEADER, " | ".join(["---"] * len(Totals._fields)), *lines))
 
 
