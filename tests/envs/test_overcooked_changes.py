@@ -8,7 +8,7 @@ import pytest
 from benchmarks.overcooked_scripts import best_scripts, draw_rule, script
 from envsuite import registry
 from envsuite.envs.overcooked.service.cooks import greedy_uses, serving_times, wins
-from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, Change, Order, Rules, Service
+from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, Order, OrderChange, Rules, Service
 from envsuite.envs.overcooked.service.generator import split_of, split_of_seed
 from envsuite.envs.overcooked.service.layout import BOARD, CRATE, HATCH, RACK, STOVE, Layout
 from envsuite.envs.overcooked.service.scripts import distinct_plans, scripts, won_by_script
@@ -21,7 +21,7 @@ TOMATO, ONION = 1 << CHOPPED, 1 << 4 + GRILLED
 def changing(time, deadline=100):
     """A service of a tomato whose order becomes an onion at a step."""
     rules = Rules(chops=2, cooking=4, burning=30)
-    return Service(Layout(ROWS, (1, 1)), [Order(TOMATO, 90)], rules, Change(time, 0, Order(ONION, deadline)))
+    return Service(Layout(ROWS, (1, 1)), [Order(TOMATO, 90)], rules, OrderChange(time, 0, Order(ONION, deadline)))
 
 
 def station(service, kind, which=0):

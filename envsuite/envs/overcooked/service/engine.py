@@ -27,7 +27,7 @@ class Order(NamedTuple):
     deadline: int = NEVER
 
 
-class Change(NamedTuple):
+class OrderChange(NamedTuple):
     """A change of the orders: at a step, another order replaces one that is not served by then."""
 
     time: int
@@ -71,7 +71,9 @@ class Service:
     except `at`, `changes_by` and `until_change` go by the orders of their own service.
     """
 
-    def __init__(self, layout: Layout, orders: Sequence[Order], rules: Rules, change: Change | None = None) -> None:
+    def __init__(
+        self, layout: Layout, orders: Sequence[Order], rules: Rules, change: OrderChange | None = None
+    ) -> None:
         self.layout, self.orders, self.rules, self.change = layout, tuple(orders), rules, change
         self.changed = self
         if change is not None:

@@ -13,7 +13,7 @@ from envsuite.envs.overcooked.generator import draw_map
 from envsuite.envs.overcooked.kitchen import all_foods
 from envsuite.envs.overcooked.menu import SPLITS_V1
 from envsuite.envs.overcooked.service.cooks import follow, greedy_uses, play_greedy, serving_times, wins
-from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Change, Order, Rules, Service
+from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Order, OrderChange, Rules, Service
 from envsuite.envs.overcooked.service.layout import Layout, structure
 from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import search
@@ -172,7 +172,7 @@ def with_change(rng: np.random.Generator, game: DrawnService, settings: ServiceK
         dish = draw_dishes(rng, settings._replace(orders=1), len(service.layout.foods))[0]
         if dish == service.orders[order].dish:
             continue
-        changing = Service(service.layout, service.orders, settings.rules, Change(step, order, Order(dish)))
+        changing = Service(service.layout, service.orders, settings.rules, OrderChange(step, order, Order(dish)))
         start = next(after for _, _, after in follow(changing, game.plan) if changing.changes_by(after))
         rest = search(changing.changed, Outlook(changing.changed), start, NEVER, EFFORT)
         if not rest:
@@ -182,7 +182,8 @@ def with_change(rng: np.random.Generator, game: DrawnService, settings: ServiceK
             before, state = state, changing.changed.perform(state, number)
             if (state.served & ~before.served) >> order & 1:
                 deadline = step + int((state.time - step) * (1 + settings.slack))
-        changing = Service(service.layout, service.orders, settings.rules, Change(step, order, Order(dish, deadline)))
+        change = OrderChange(step, order, Order(dish, deadline))
+        changing = Service(service.layout, service.orders, settings.rules, change)
         sequences = permutations(range(len(times)))
         if any(wins(changing, greedy_uses(changing, orders), resume=False) for orders in sequences):
             continue
