@@ -257,8 +257,9 @@ def _blocked(layout: SoupLayout, state: SoupState, joint: tuple[int, ...], after
 def table(count: int, automatic: bool) -> str:
     """Compares all layouts and returns the totals as a Markdown table."""
     rows = [compare(name, count, automatic=automatic) for name in GRIDS]
-    sums = Totals("all", *(sum(row[i] for row in rows) for i in range(1, len(Totals._fields))))
-    lines = [" | ".join(str(value) if value == row[0] else f"{value:,}" for value in row) for row in (*rows, sums)]
+    counts: list[tuple[str, tuple[int, ...]]] = [(row.layout, row[1:]) for row in rows]
+    counts.append(("all", tuple(map(sum, zip(*(numbers for _, numbers in counts), strict=True)))))
+    lines = [" | ".join([name, *(f"{number:,}" for number in numbers)]) for name, numbers in counts]
     return "\n".join(f"| {line} |" for line in (HEADER, " | ".join(["---"] * len(Totals._fields)), *lines))
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -107,18 +106,15 @@ def test_the_gigpo_recipe_has_the_numbers_of_the_public_one():
 
 
 @pytest.mark.filterwarnings("error::FutureWarning")
-def test_the_dry_run_of_the_largest_recipe_takes_seconds_and_warns_of_nothing(capfd):
+def test_the_dry_run_of_the_largest_recipe_warns_of_nothing(capfd):
     from baselines import cli
 
     pytest.importorskip("peft")
-    for _ in range(2):  # the first one loads torch, transformers and peft
-        began = time.process_time()
-        with pytest.raises(SystemExit) as left:
-            cli.main(["alfworld-gigpo-3b", "--dry-run"])
-        assert left.value.code == 0
-    assert time.process_time() - began < 10
+    with pytest.raises(SystemExit) as left:
+        cli.main(["alfworld-gigpo-3b", "--dry-run"])
+    assert left.value.code == 0
     output, errors = capfd.readouterr()
-    assert output.count("memory with qwen2.5-3b:") == 2 and errors == ""
+    assert "memory with qwen2.5-3b:" in output and errors == ""
 
 
 @pytest.mark.parametrize("choose", ["admissible", "trie"])
