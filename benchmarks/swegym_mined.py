@@ -210,6 +210,8 @@ def main() -> None:
     lines, right = verdicts(args.sample)
     seconds = sum(row["seconds"] for row in packages)
     kept = sum(row["kept"] for row in packages)
+    shipped = len(library.mined_tasks())
+    twice = kept - shipped - len(LEFT_OUT)
     rate = f"{kept * 3600 / seconds:.1f}" if seconds else "–"
     page = [
         *("## The list", "", *listed(), "", "## A sample, graded", "", *lines, ""),
@@ -217,7 +219,12 @@ def main() -> None:
         f"{rate} instances per hour and worker, on a crowded machine. A part of the gold patch was graded for one "
         f"candidate in three: {partial[0]} of "
         f"{sum(partial)} resolve the record.",
-        *("", "Kept by the miner and not shipped:", "", *(f"- {name}: {reason}" for name, reason in LEFT_OUT.items())),
+        *(
+            "",
+            f"The miner kept {kept}: {shipped} are shipped, {twice} was kept twice, and these {len(LEFT_OUT)} are left out:",
+            "",
+            *(f"- {name}: {reason}" for name, reason in LEFT_OUT.items()),
+        ),
         *("", "All reasons:", "", *reasons_table(packages)),
     ]
     print("\n".join(page))

@@ -76,21 +76,25 @@ class TimedPage:
     def _alarm(self) -> Iterator[None]:
         """Raises OutOfTime in the main thread at the deadline, and ends the process if that has no effect."""
 
+        ended = False
+
         def ring(*_: Any) -> None:
-            if self.left <= 0:
+            if self.left <= 0 and not ended:
                 raise OutOfTime
 
         watchdog = threading.Timer(self.left + GRACE, self._give_up)
         watchdog.daemon = True
         watchdog.start()
         handler = signal.signal(signal.SIGALRM, ring)
-        timer = signal.setitimer(signal.ITIMER_REAL, self.left, REPEAT)
+        timer = signal.getitimer(signal.ITIMER_REAL)
         try:
+            signal.setitimer(signal.ITIMER_REAL, max(self.left, 0.001), REPEAT)
             yield
         finally:
+            ended = True  # from here on the alarm does not raise, so nothing below is left out
+            watchdog.cancel()
             signal.setitimer(signal.ITIMER_REAL, *timer)
             signal.signal(signal.SIGALRM, handler)
-            watchdog.cancel()
 
     def _give_up(self) -> None:
         self.write("", f"**Stopped:** this section did not end within {GRACE:.0f} seconds of the time limit.")

@@ -170,7 +170,7 @@ def _explained(error: Exception) -> str:
         return f"{file} is a file, where a folder is needed: name another folder, for example with --output-dir."
     if isinstance(error, FileNotFoundError) and error.filename:
         return (
-            f"{error.filename} is not there or cannot be made ({error.strerror}): name another, for example with "
-            "--output-dir."
+            f"{error.filename} is not there or cannot be made ({error.strerror}): check the path, or name another "
+            "folder, for example with --output-dir."
         )
     return str(error)

@@ -136,6 +136,7 @@ def _reword(args: argparse.Namespace) -> int:
         value = getattr(args, flag)
         if value is not None and value < 1:
             raise UsageError(f"--{flag} must be at least 1, not {value}.")
+    rewording.check_output(args.output, args.records)
     rows = rewording.sources(args.records)[: args.most]
     options = ("temperature", "max_tokens", "base_url", "served_model_name", "api_key_var", "device")
     policy = make_policy(args.model, **{name: getattr(args, name) for name in options})

@@ -10,7 +10,7 @@ from typing import Any
 
 from envsuite.envs.swegym.mined import library, paraphrase
 from envsuite.envs.swegym.published import problem, records
-from envsuite.errors import EngineFailure
+from envsuite.errors import EngineFailure, UsageError
 from harness import reasoning
 from harness.types import Policy, Prompt, Reply
 
@@ -27,6 +27,16 @@ def sources(path: str) -> list[dict[str, Any]]:
         return library.rows()
     found = problem.find(path).values()
     return [{**record.plain(), **({"recipe": recipe} if recipe else {})} for record, recipe in found]
+
+
+def check_output(output: Path, source: str) -> None:
+    """Raises UsageError for a file that cannot be continued, or that is the records' own file."""
+    if output.suffix != ".jsonl":
+        raise UsageError(
+            f"--output {output} is no .jsonl file: give it that suffix, so that records can be read from it."
+        )
+    if source and output.resolve() == Path(source).expanduser().resolve():
+        raise UsageError(f"--output {output} is the file of the original records: name another file.")
 
 
 def reword(
@@ -65,9 +75,16 @@ def reword_into(
 ) -> Counter[str]:
     """Appends the records to a file that lacks them, and returns how many texts were kept or had which fault.
 
-    Raises DataError for a file that holds something else.
+    Raises DataError for a file that holds something else, UsageError for a file with texts of another model.
     """
-    known = {record.instance_id for record in records.load(output)} if output.exists() else set()
+    written = records.load(output) if output.exists() else []
+    known = {record.instance_id for record in written}
+    others = sorted({str(record.extra[FIELD]) for record in written if record.extra.get(FIELD)} - {policy.name})
+    if others:
+        raise UsageError(
+            f"{output} holds texts of {others[0]}, not of {policy.name}: name another file with --output, or continue "
+            "with that model."
+        )
     counts: Counter[str] = Counter()
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("a", encoding="utf-8") as file:

@@ -1,8 +1,10 @@
 """The GPU proof ends at its time limit, and its page says which sections were not finished."""
 
 import contextlib
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -41,6 +43,25 @@ def test_a_section_that_takes_no_notice_of_exceptions_is_stopped(tmp_path):
     proof = Proof(tmp_path / "gpu.md", 1 / 60, torch.device("cpu"))
     proof.section("Deaf", 0, deaf)
     assert "**Stopped:**" in (tmp_path / "gpu.md").read_text()
+
+
+def test_an_alarm_right_after_the_end_of_a_section_leaves_no_watchdog(tmp_path, monkeypatch):
+    set_timer = signal.setitimer
+
+    def late(*arguments):
+        signal.raise_signal(signal.SIGALRM)
+        return set_timer(*arguments)
+
+    def work(page):
+        page.deadline = time.monotonic()
+        monkeypatch.setattr(signal, "setitimer", late)
+
+    before = set(threading.enumerate())
+    timed_page.TimedPage(tmp_path / "gpu.md", 60).section("Work", 0, work)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert "**Stopped:**" not in (tmp_path / "gpu.md").read_text()
 
 
 def test_a_section_that_never_returns_to_python_ends_with_the_process_and_leaves_the_page(tmp_path):

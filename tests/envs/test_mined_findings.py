@@ -145,6 +145,13 @@ def test_filled_with_values():
     assert list(m.split(10)) == hoped
 
 
+def test_value_that_fills_a_list():
+    value = 5
+    hoped = []
+    hoped.append(value)
+    assert m.split(10)[0] == value
+
+
 @pytest.mark.parametrize("amount, share", [(10, 3)])
 def test_parameters(amount, share):
     assert m.split(amount)[0] == share
@@ -165,7 +172,7 @@ def checks():
     for test in run.failures:
         (symptom,) = findings.traced([test], run.failures)
         explained[test.partition("::")[2]] = findings.explain(files, ["test_m.py"], symptom)
-    assert len(explained) == 17
+    assert len(explained) == 18
     return explained
 
 
@@ -216,6 +223,10 @@ def test_a_list_that_the_package_fills_is_not_what_the_test_expects(checks, test
 
 def test_a_list_that_the_test_fills_with_values_is_expected(checks):
     assert checks["test_filled_with_values"].finding == "Got: `[Money(4), Money(5)]`\nExpected: `[5]`"
+
+
+def test_a_value_that_the_test_puts_into_its_own_list_is_expected(checks):
+    assert checks["test_value_that_fills_a_list"].finding == "Got: `Money(4)`\nExpected: `5`"
 
 
 @pytest.mark.parametrize("test", ["test_unpacked_answer", "test_parameters[10-3]"])

@@ -99,7 +99,7 @@ def test_an_output_folder_that_is_a_file_is_named(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("folder", "message"),
     [
-        ("/proc/absent", "/proc/absent is not there or cannot be made (No such file or directory): name another"),
+        ("/proc/absent", "/proc/absent is not there or cannot be made (No such file or directory): check the path"),
         ("/dev/null", "/dev/null is a file, where a folder is needed: name another folder"),
     ],
 )

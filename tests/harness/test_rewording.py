@@ -151,6 +151,19 @@ def test_a_model_on_a_server_rewords_records_and_a_faulty_text_is_dropped_with_i
     assert [record.instance_id for record in records.load(output)] == [row["instance_id"] for row in rows]
 
 
+def test_texts_of_two_models_are_not_mixed_in_one_file(tmp_path, capsys):
+    source, output = write_records(tmp_path / "in.jsonl", 2), tmp_path / "out.jsonl"
+    with running() as server:
+        server.says = lambda body: GOOD
+        flags = ["--base-url", server.url, "-o", str(output)]
+        for model, most, code in (("one", "1", 0), ("other", "2", 2), ("one", "2", 0)):
+            with pytest.raises(SystemExit) as ended:
+                command.main(["reword", str(source), "-m", f"openai:{model}", *flags, "-n", most])
+            assert ended.value.code == code
+    assert f"{output} holds texts of one, not of other: name another file" in capsys.readouterr().err
+    assert [json.loads(line)["reworded_by"] for line in output.read_text().splitlines()] == ["one", "one"]
+
+
 def test_a_text_with_faults_is_tried_again(tmp_path):
     source, output = write_records(tmp_path / "in.jsonl", 1), tmp_path / "out.jsonl"
     said = iter(["No.", GOOD])
@@ -169,6 +182,8 @@ def test_a_text_with_faults_is_tried_again(tmp_path):
         (["-m", "random"], "writes no texts"),
         (["-m", "openai:x", "-n", "0"], "--most must be at least 1, not 0"),
         (["absent.jsonl", "-m", "hf:smollm2-135m"], "does not exist"),
+        (["-m", "openai:x", "-o", "out"], "--output out is no .jsonl file"),
+        (["in.jsonl", "-m", "openai:x", "-o", "./in.jsonl"], "--output in.jsonl is the file of the original records"),
     ],
 )
 def test_unusable_arguments_are_one_line(flags, message, capsys):

@@ -126,18 +126,25 @@ def _decided(
     bindings += [binding for function in around for binding in _parameters(function, tree)]
     standard = _standard_names(tree)
     own = {part.name for part in ast.walk(tree) if isinstance(part, (ast.FunctionDef, ast.ClassDef))} | standard
-    bindings += [binding for scope in around for binding in _filled(scope, own)]
+    _, written_out = _origins(bindings, standard)
+    bindings += [binding for scope in around for binding in _filled(scope, own | written_out)]
+    answers, plain = _origins(bindings, standard)
+    for one, other, got, expected in ((*operands, left, right), (*operands[::-1], right, left)):
+        written = issues.is_wanted(other) or _is_plain(other, plain)
+        if written and _is_answer(one, standard, answers) and not _is_answer(other, standard, answers):
+            return replace(check, got=got, expected=expected)
+    return check
+
+
+def _origins(bindings: Sequence[tuple[str, ast.expr]], standard: set[str]) -> tuple[set[str], set[str]]:
+    """Returns the names that hold answers of the package, and the names of values that the test writes out."""
     answers: set[str] = set()
     for _ in bindings:  # a name may be bound to an expression with another bound name
         answers |= {name for name, value in bindings if _is_answer(value, standard, answers)}
     plain = standard | {name for name, _ in bindings} - answers
     for _ in bindings:
         plain -= {name for name, value in bindings if not _is_plain(value, plain)} - standard
-    for one, other, got, expected in ((*operands, left, right), (*operands[::-1], right, left)):
-        written = issues.is_wanted(other) or _is_plain(other, plain)
-        if written and _is_answer(one, standard, answers) and not _is_answer(other, standard, answers):
-            return replace(check, got=got, expected=expected)
-    return check
+    return answers, plain
 
 
 def _bindings(scope: ast.stmt, inside: bool) -> list[tuple[str, ast.expr]]:
@@ -169,7 +176,7 @@ def _bindings(scope: ast.stmt, inside: bool) -> list[tuple[str, ast.expr]]:
 
 def _filled(scope: ast.stmt, own: set[str]) -> list[tuple[str, ast.expr]]:
     """Returns each name whose object a statement may fill: with what is passed to its method, or by a call of the
-    package with the name as an argument. `own`: names of functions that fill nothing.
+    package with the name as an argument. `own`: names of functions, and of objects with methods, that fill no argument.
     """
     pairs: list[tuple[str, ast.expr]] = []
     for part in ast.walk(scope):

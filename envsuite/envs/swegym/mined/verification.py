@@ -177,11 +177,12 @@ def _with_tests(draft: Record, before: Mapping[str, str], after: Mapping[str, st
 
 
 def _complete(test: str) -> bool:
-    """Returns False for names that logs cut at a space, and for those that hold the date of this day or the last one.
+    """Returns False for names that logs cut at a space, and for those that hold the date of a day around this one.
 
-    pytest takes such names from parameters such as `date.today()`: tomorrow they are others.
+    pytest takes such names from parameters such as `date.today()`: tomorrow they are others. The tests may take the
+    day of another time zone.
     """
-    days = [datetime.date.today() - datetime.timedelta(days) for days in (0, 1)]
+    days = [datetime.date.today() - datetime.timedelta(days) for days in (-1, 0, 1)]
     if any(day.strftime(form) in test for day in days for form in ("%Y-%m-%d", "%Y%m%d", "%d.%m.%Y", "%m/%d/%Y")):
         return False
     return " " not in test and test.count("[") == test.count("]")
