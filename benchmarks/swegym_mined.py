@@ -221,7 +221,7 @@ def main() -> None:
         f"{sum(partial)} resolve the record.",
         *(
             "",
-            f"The miner kept {kept}: {shipped} are shipped, {twice} was kept twice, and these {len(LEFT_OUT)} are left out:",
+            f"The miner kept {kept}: {shipped} are shipped, {twice} was kept twice, and {len(LEFT_OUT)} are left out:",
             "",
             *(f"- {name}: {reason}" for name, reason in LEFT_OUT.items()),
         ),

@@ -44,7 +44,15 @@ def describe(values):
 """
 NEW = OLD.replace('"<" + name + ">"', 'f"<{name}>"').replace("min(values) + 1", "min(values)")
 TESTS = """\
+from datetime import date, timedelta
+
+import pytest
 from tiny import describe, label, scale
+
+
+@pytest.mark.parametrize("day", [date.today() + timedelta(days) for days in (-1, 0, 1)], ids=str)
+def test_day(day):
+    assert label(day.isoformat())
 
 
 def test_label():
