@@ -51,6 +51,7 @@ $(VENV)/.installed: $(VENV)/.installed-eval
 dev: $(VENV)/.installed-dev  ## install what make test, lint and site need in addition to setup
 
 $(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing what only the tests need; this takes some minutes"
 	$(PIP_INSTALL) -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 

@@ -8,7 +8,7 @@ cannot prove which model wrote the replies.
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,13 @@ def check(
     players: Container[str] = (),
     trusted: Mapping[str, Any] = {},
     sample: int | None = None,
+    only: Callable[[str], bool] = lambda task_id: True,
 ) -> Iterator[Verdict]:
     """Replays every record of a results file, which may have several models; yields verdicts as
     episodes end.
 
-    With `sample`, replays at most that many records, always the same ones. Records of `players`,
+    With `sample`, replays at most that many records, always the same ones. Replays only records of tasks for whose id
+    `only` returns True. Records of `players`,
     which need no replies, are compared with new episodes of these players. The file may come from a
     stranger: knobs that name files or choose the sandbox come from `trusted`, the user's own
     settings. Raises UntrustedKnob if one of them is missing.
@@ -67,6 +69,8 @@ def check(
             yield Verdict(record, "the file contains this episode twice")
         run[key] = record
     for (task_id, _, mode, model), group in sorted(_sampled(by_run, sample).items()):
+        if not only(task_id):
+            continue
         if task_id not in registry.TASKS:
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
         task = registry.TASKS[task_id]
@@ -79,6 +83,12 @@ def check(
         for record, played in replayed(file, config, list(group.values()), execution, again=model in players):
             difference = _verdict(record, played, mode) or _call_difference(record, played, folder)
             yield Verdict(record, difference or _chain_difference(record, played, folder))
+
+
+def runs_programs(task_id: str) -> bool:
+    """Returns True if the commands of a task are programs, which run in a sandbox; False for an unknown task."""
+    task = registry.TASKS.get(task_id)
+    return task is not None and "sandbox" in registry.declared_knobs(registry.env_class(task))
 
 
 def misnamed(model: str, task: Task, knobs: Mapping[str, Any]) -> str:

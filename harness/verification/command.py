@@ -23,8 +23,9 @@ from envsuite.types import knobs_json
 from harness import cli, records, replay
 from harness.cli.common.counter import counter
 from harness.suites import certificates, leaderboards
+from harness.verification import inside
 
-PROGRAM = Path(__file__).with_name("inside.py")
+PROGRAM = Path(inside.__file__)
 DISTRIBUTIONS = (
     "numpy", "gymnasium", "rich", "filelock", "platformdirs", "jinja2", "httpx", "minigrid", "textworld", "alfworld",
     "pillow", "scikit-learn", "pandas",
@@ -39,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
         prog="envsuite-verify",
         description="Read, replay and render a stranger's run folder or leaderboard inside a sandbox, and write a "
         "certificate: every record replays, the protocol matches, and the hash of every file. Nobody can verify "
-        f"{' or '.join(certificates.NOT_VERIFIED)}.",
+        f"{' or '.join(certificates.NOT_VERIFIED)}. Records whose commands are programs (SWE-Gym, DataSciCoding) need "
+        "--replay-outside.",
     )
     commands.add_argument("folder", type=Path, help="a run folder or a leaderboard")
     commands.add_argument(
@@ -48,7 +50,15 @@ def parser() -> argparse.ArgumentParser:
     commands.add_argument(
         "--sandbox", default="auto", choices=["auto", *drivers.SAFE], help="driver (default: the strongest one here)"
     )
-    commands.add_argument("--seconds", type=float, default=600.0, help="time limit in the sandbox (default: 600)")
+    commands.add_argument(
+        "--seconds", type=float, default=600.0, help="time limit in the sandbox, not of --replay-outside (default: 600)"
+    )
+    commands.add_argument(
+        "--replay-outside",
+        action="store_true",
+        help="replay records whose commands are programs in this process, without --sandbox and --seconds, as "
+        "envsuite-replay does: each program in a sandbox of its own; pip may install the packages of mined tasks",
+    )
     commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return commands
 
@@ -68,12 +78,11 @@ def _main(argv: Sequence[str] | None) -> int:
             f"{args.folder} has no results.jsonl: name one run folder, RUNS/TASK--MODEL/RUN_ID, or a leaderboard."
         )
     digests = certificates.file_digests(args.folder)
-    findings, driver = _examine(args.folder, args.sandbox, args.seconds)
-    outside = "needs_sandbox" in findings
+    findings, driver = _examine(args.folder, args.sandbox, args.seconds, args.replay_outside)
+    tasks = {entry["task"] for entry in findings["entries"]}
+    outside = set(filter(replay.runs_programs, tasks)) if args.replay_outside else set()
     if outside:
-        print(f"{args.folder}: its programs are replayed in sandboxes of their own", file=sys.stderr, flush=True)
-        findings, driver = _examine(args.folder, args.sandbox, args.seconds, replays=False)
-        _replay(args.folder, findings)
+        _replay(args.folder, findings, outside)
     if certificates.file_digests(args.folder) != digests:
         raise DataError(f"{args.folder} changed while it was verified: verify it again when nothing writes to it.")
     count = sum(entry["records"] for entry in findings["entries"])
@@ -90,7 +99,7 @@ def _main(argv: Sequence[str] | None) -> int:
             "envsuite": envsuite.__version__,
             "python": platform.python_version(),
             "sandbox": driver,
-            "replayed_in": "sandboxes of the programs" if outside else "the sandbox",
+            "replayed_outside": sorted(outside),
             "entries": findings["entries"],
             "rendered_bytes": findings["rendered_bytes"],
             "not_verified": list(certificates.NOT_VERIFIED),
@@ -105,25 +114,30 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _replay(folder: Path, findings: dict[str, Any]) -> None:
-    """Replays the records of a folder in this process and adds the result to `findings`.
+def _replay(folder: Path, findings: dict[str, Any], tasks: set[str]) -> None:
+    """Replays the records of some tasks in this process and adds the result to `findings`.
 
     The environments run the records' programs in sandboxes. Raises DataError, EngineFailure.
     """
+    cli.print_safely(f"{folder}: replays {', '.join(sorted(tasks))} outside of the sandbox", sys.stderr)
     file = records.results_file(folder)
     board = leaderboards.read(folder) if (folder / "metadata.json").exists() else None
-    show = counter(str(folder), sum(entry["records"] for entry in findings["entries"]))
+    show = counter(str(folder), sum(entry["records"] for entry in findings["entries"] if entry["task"] in tasks))
     entries = {(entry["task"], knobs_json(entry["knobs"]), entry["model"]): entry for entry in findings["entries"]}
-    for number, verdict in enumerate(replay.check(file, players=board.computed if board else ()), 1):
-        if verdict.difference:
-            findings["differences"].append(f"{verdict.place}: {verdict.difference}")
-            findings["differ"] += 1
+    verdicts = replay.check(file, players=board.computed if board else (), only=tasks.__contains__)
+    for number, verdict in enumerate(verdicts, 1):
+        entry = None if verdict.difference else entries.get(leaderboards.entry_key(verdict.record))
+        if entry is not None:
+            entry["replayed"] += 1
         else:
-            entries[leaderboards.entry_key(verdict.record)]["replayed"] += 1
+            findings["differ"] += 1
+            if len(findings["differences"]) < inside.MOST_DIFFERENCES:
+                difference = verdict.difference or "the sandbox did not report this record"
+                findings["differences"].append(f"{verdict.place}: {difference}")
         show(number)
 
 
-def _examine(folder: Path, driver: str, seconds: float, replays: bool = True) -> tuple[dict[str, Any], str]:
+def _examine(folder: Path, driver: str, seconds: float, outside: bool) -> tuple[dict[str, Any], str]:
     """Returns the findings of `inside`, and the sandbox's driver. Raises DataError, EngineFailure, UsageError."""
     root = Path(envsuite.__file__).resolve().parents[1]
     data = {name: os.environ[name] for name in DATA if Path(os.environ.get(name, "")).is_absolute()}
@@ -156,7 +170,7 @@ def _examine(folder: Path, driver: str, seconds: float, replays: bool = True) ->
             "packages": [places[path] for path in packages],
             "folder": f"{session.workspace}/folder",
             "environment": seen,
-            "replays": replays,
+            "outside": outside,
         }
         inner = str(job["folder"])
         result = session.call(json.dumps(job).encode())
@@ -168,13 +182,12 @@ def _examine(folder: Path, driver: str, seconds: float, replays: bool = True) ->
         raise EngineFailure(f"The verification of {folder} ended early ({result.fate}): {''.join(last)[:300]}")
     try:
         findings = parse_json(result.value)  # of a program that read a stranger's files
-        if replays and findings == {"needs_sandbox": True}:
-            return findings, driver
         if "error" in findings:
             raise DataError(str(findings["error"]).replace(inner, str(folder)))
         records.check_types(findings, {"entries": list, "differences": list, "differ": int, "rendered_bytes": int})
         for entry in findings["entries"]:
-            records.check_types(entry, {"records": int, "replayed": int, "sha256": str})
+            records.check_types(entry, {**dict.fromkeys(("task", "model", "sha256"), str), "knobs": dict})
+            records.check_types(entry, {"records": int, "replayed": int})
     except (ValueError, LookupError, TypeError) as error:
         raise EngineFailure(f"The sandbox returned no findings about {folder} ({type(error).__name__}).") from error
     return findings, driver

@@ -15,10 +15,7 @@ MOST_DIFFERENCES = 20
 
 
 def handle(payload: bytes) -> bytes:
-    """Returns the findings about a folder, or an `error` with one line.
-
-    They are `needs_sandbox` alone if the records' own programs need sandboxes, which cannot start inside this one.
-    """
+    """Returns the findings about a folder, or an `error` with one line."""
     job = json.loads(payload)
     site = tempfile.mkdtemp(prefix="site-")
     for package in job["packages"]:  # Landlock does not let a run list the folder that holds them
@@ -26,36 +23,47 @@ def handle(payload: bytes) -> bytes:
     sys.path.insert(0, site)
     os.environ.update(job["environment"], ENVSUITE_CACHE=tempfile.mkdtemp(prefix="cache-"))
     from envsuite.errors import EnvsuiteError
-    from envsuite.sandbox.drivers import NoSandbox
 
     try:
-        return json.dumps(examine(Path(job["folder"]), job["replays"])).encode()
-    except NoSandbox:
-        return json.dumps({"needs_sandbox": True}).encode()
+        return json.dumps(examine(Path(job["folder"]), job["outside"])).encode()
     except (EnvsuiteError, ModuleNotFoundError) as error:
         return json.dumps({"error": str(error)}).encode()
 
 
-def examine(folder: Path, replays: bool) -> dict[str, Any]:
-    """Replays every record of a folder if `replays`, checks its protocol, and renders its report."""
+def examine(folder: Path, outside: bool) -> dict[str, Any]:
+    """Replays the records of a folder, checks its protocol, and renders its report.
+
+    Records whose commands are programs are not replayed; raises UsageError if there are any and nobody replays them
+    `outside`.
+    """
+    from envsuite.errors import UsageError
     from harness import records, replay, report
     from harness.suites import certificates, leaderboards
 
     file = records.results_file(folder)
     board = leaderboards.read(folder) if (folder / "metadata.json").exists() else None
-    differences = list(leaderboards.faults(board)) if board else []
     rows: dict[Any, list[Any]] = {}
+    for record in board.records if board else records.read_results(file):
+        rows.setdefault(leaderboards.entry_key(record), []).append(record)
+    tasks = {key[0] for key in rows}
+    programs = set(filter(replay.runs_programs, tasks))
+    if programs and not outside:
+        raise UsageError(
+            f"{folder} holds records whose commands are programs ({', '.join(sorted(programs))}), and the sandboxes of "
+            "these programs cannot start inside another one: add --replay-outside to replay such records in this "
+            "process, as envsuite-replay does."
+        )
+    differences = list(leaderboards.faults(board)) if board else []
     counts: dict[Any, int] = {}
     players = board.computed if board else ()
-    for verdict in replay.check(file, num_workers=0, players=players) if replays else ():
+    verdicts = replay.check(file, num_workers=0, players=players, only=lambda task_id: task_id not in programs)
+    for verdict in () if tasks and tasks <= programs else verdicts:
         record, difference = verdict
         key = leaderboards.entry_key(record) if "knobs" in record else None
         if difference:
             differences.append(f"{verdict.place}: {difference}")
         else:
             counts[key] = counts.get(key, 0) + 1
-    for record in board.records if board else records.read_results(file):
-        rows.setdefault(leaderboards.entry_key(record), []).append(record)
     page = report.render(report.gather([folder]), "verification", 1, 1.0, 60.0)
     return {
         "entries": [

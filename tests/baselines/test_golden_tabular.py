@@ -26,27 +26,36 @@ class Tokens:
             for s, prefix in self.nodes
         }
 
+        self.last_place = [len(self.actions[s][k]) - 1 for s, k in self.streams]
+        self.prefixes = [[(s, self.actions[s][k][:j]) for j in range(n + 1)] for (s, k), n in self.rows()]
+        self.shape = len(self.streams), max(self.last_place) + 1
+        self.rewards = torch.zeros(self.shape, dtype=torch.float64)
+        self.mask, self.ends = torch.zeros(self.shape, dtype=torch.bool), torch.zeros(self.shape, dtype=torch.bool)
+        for row, (stream, last) in enumerate(self.rows()):
+            self.mask[row, : last + 1] = True
+            self.ends[row, last] = True
+            self.rewards[row, last] = self.reward[stream]
+
+    def rows(self):
+        """Pairs of a stream and the place of its last token."""
+        return zip(self.streams, self.last_place, strict=True)
+
     def backup(self, values, gamma_token, gamma_step):
         """One step of temporal difference at every token by the kernel: lambda 0, so that A + V is
         its target."""
-        width = max(len(self.actions[s][k]) for s, k in self.streams)
-        shape = (len(self.streams), width)
-        rewards, old, boot = (torch.zeros(shape, dtype=torch.float64) for _ in range(3))
-        mask, ends = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
-        for row, (s, k) in enumerate(self.streams):
-            action = self.actions[s][k]
-            last = len(action) - 1
-            mask[row, : last + 1] = True
-            ends[row, last] = True
-            rewards[row, last] = self.reward[s, k]
-            boot[row, last] = sum(p * (0.0 if done else values[to, ()]) for p, to, done in self.next[s, k])
-            old[row, : last + 1] = T([values[s, action[:j]] for j in range(last + 1)])
-        result = estimators.gae(rewards, old, ends, ends, boot, mask, gamma_token, 0.0, gamma_step, 0.0)
-        targets = result + old
+        width = self.shape[1]
+        old = T([[values[node] for node in nodes] + [0.0] * (width - len(nodes)) for nodes in self.prefixes])
+        boot = torch.zeros(self.shape, dtype=torch.float64)
+        for row, (stream, last) in enumerate(self.rows()):
+            boot[row, last] = sum(p * (0.0 if done else values[to, ()]) for p, to, done in self.next[stream])
+        result = estimators.gae(
+            self.rewards, old, self.ends, self.ends, boot, self.mask, gamma_token, 0.0, gamma_step, 0.0
+        )
+        targets = (result + old).tolist()
         return {
-            (s, self.actions[s][k][:j], self.actions[s][k][j]): targets[row, j].item()
-            for row, (s, k) in enumerate(self.streams)
-            for j in range(len(self.actions[s][k]))
+            (s, self.actions[s][k][:j], self.actions[s][k][j]): targets[row][j]
+            for row, ((s, k), last) in enumerate(self.rows())
+            for j in range(last + 1)
         }
 
     def solve(self, gamma_token, gamma_step, value_of):

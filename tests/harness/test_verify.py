@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from harness import records
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.suites import certificates, leaderboard_pages, leaderboards
+from harness.verification import command, inside
 from harness.verification.command import main
 from tests.conftest import need_driver
 
@@ -73,22 +75,67 @@ def test_a_forged_record_gets_no_certificate(folder, capsys):
     assert not (folder / "certificate.json").exists()
 
 
-def test_programs_that_need_a_sandbox_are_replayed_in_their_own(tmp_path, capsys):
+def test_programs_that_need_a_sandbox_are_replayed_outside_on_request_alone(tmp_path, capsys):
     need_driver("bwrap")
     config = RunConfig(registry.TASKS["SWEGym-easy-v0"], "random", episodes=1, max_turns=1)
     evaluate(config, tmp_path, lambda: make_policy("random"))
     folder = config.folder(tmp_path)
     code, output = verify(folder, capsys=capsys)
-    assert code == 0 and "1 records replay" in output and "replayed in sandboxes of their own" in output
+    assert code == 2 and output.count("\n") == 1
+    assert f"{folder} holds records whose commands are programs (SWEGym-easy-v0)" in output
+    assert "add --replay-outside" in output and not (folder / "certificate.json").exists()
+    code, output = verify(folder, "--replay-outside", capsys=capsys)
+    assert code == 0 and "1 records replay" in output and "replays SWEGym-easy-v0 outside of the sandbox" in output
     certificate = json.loads((folder / "certificate.json").read_text())
-    assert certificate["replayed_in"] == "sandboxes of the programs" and certificate["rendered_bytes"] > 1000
+    assert certificate["replayed_outside"] == ["SWEGym-easy-v0"] and certificate["rendered_bytes"] > 1000
     (entry,) = certificate["entries"]
     assert (entry["model"], entry["records"], entry["replayed"]) == ("random", 1, 1)
     (folder / "certificate.json").unlink()
+    forged = {"entries": [{**entry, "model": "other"}], "differences": [], "differ": 0}
+    command._replay(folder, forged, {"SWEGym-easy-v0"})
+    assert forged["differ"] == 1 and "the sandbox did not report this record" in forged["differences"][0]
     changed(folder, reward=0.5)
-    code, output = verify(folder, capsys=capsys)
+    code, output = verify(folder, "--replay-outside", capsys=capsys)
     assert code == 1 and "reward: stored 0.5, replayed 0.0" in output and "not verified: 3 differences" in output
     assert not (folder / "certificate.json").exists()
+    (folder / "results.jsonl").write_bytes((folder / "results.jsonl").read_bytes() * 31)
+    code, output = verify(folder, "--replay-outside", capsys=capsys)
+    count = int(re.search(r"not verified: (\d+) differences in 31 records", output)[1])
+    printed = [line for line in output.splitlines() if "outside" not in line and "not verified" not in line]
+    assert code == 1 and count > 30 and len(printed) == inside.MOST_DIFFERENCES
+
+
+def test_records_without_programs_stay_in_the_sandbox_beside_records_of_programs(tmp_path, capsys):
+    need_driver("bwrap")
+    board = leaderboards.read(BOARD.with_name("quick"))
+    keys = [key for key in board.entries if key[0].startswith(("BabyAI", "DataSci")) and key[2] == "smollm2-135m"]
+    metadata = {
+        "schema_version": leaderboards.SCHEMA,
+        "suite": "quick",
+        "entries": [board.entries[key] for key in keys],
+    }
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata))
+    (tmp_path / "results.jsonl").write_bytes(b"".join(records.dump(row) for key in keys for row in board.of(key)))
+    code, output = verify(tmp_path, "--replay-outside", capsys=capsys)
+    assert code == 0 and "4 records replay" in output
+    assert "replays DataSciCoding-easy-v0 outside of the sandbox" in output
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert certificate["replayed_outside"] == ["DataSciCoding-easy-v0"]
+    assert [entry["replayed"] for entry in certificate["entries"]] == [2, 2]
+
+
+ENTRY = {"task": "BabyAI-goto-v0", "knobs": {}, "model": "random", "records": 2, "replayed": 2, "sha256": ""}
+
+
+@pytest.mark.parametrize("change", [{"task": [1]}, {"knobs": "{}"}, {"model": None}, {"records": "2"}], ids=str)
+def test_findings_that_a_hostile_folder_forged_end_in_one_line(change, folder, tmp_path, monkeypatch, capsys):
+    need_driver("bwrap")
+    forged = {"entries": [ENTRY | change], "differences": [], "differ": 0, "rendered_bytes": 1}
+    program = tmp_path / "forging.py"
+    program.write_text(f"import json\ndef handle(payload):\n    return json.dumps({forged!r}).encode()\n")
+    monkeypatch.setattr(command, "PROGRAM", program)
+    code, output = verify(folder, capsys=capsys)
+    assert code == 2 and "returned no findings" in output and output.count("\n") == 1
 
 
 def test_a_damaged_or_empty_folder_ends_in_one_line(folder, tmp_path, capsys):
