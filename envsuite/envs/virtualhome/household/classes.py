@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from envsuite.envs.virtualhome.household.layouts import Dice
@@ -28,6 +29,7 @@ class DrawSettings(NamedTuple):
     split: str = "train"
 
 
+@lru_cache(maxsize=64)
 def classes_of(settings: DrawSettings) -> tuple[str, ...]:
     """Returns the goal classes of the settings. Raises BadKnob if knobs contradict each other."""
     chosen, split = settings.goals, settings.split

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from envsuite.envs.virtualhome.generator import catalog
@@ -17,7 +18,7 @@ from envsuite.envs.virtualhome.household.goals import (
     conditions,
     ground,
 )
-from envsuite.envs.virtualhome.household.layouts import Dice, layout, places_in
+from envsuite.envs.virtualhome.household.layouts import Dice, empty_home, layout, places_in, usable_nouns
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import split_of, structure
 from envsuite.envs.virtualhome.household.vocabulary import (
@@ -26,6 +27,7 @@ from envsuite.envs.virtualhome.household.vocabulary import (
     nouns,
     sensible_places,
     sort_of,
+    sorts_of_nouns,
     unseen_furniture,
     usual_places,
     vocabulary,
@@ -60,6 +62,8 @@ class Draft:
         self.banned: set[str] = set()  # nouns of further objects that would count for the goal
         self.known = frozenset(nouns("*", self.unseen_objects))
         self.ways = 1  # to fix the choices of all parts
+        self._usable = usable_nouns(plan, settings.rooms, settings.split)
+        self._empty = empty_home(plan, settings.rooms, settings.split)
         self._places = places_in(plan, settings.rooms, settings.split)
         self.mentioned: set[str] = set()  # furniture and rooms that the goal mentions
         self.bare: set[str] = set()  # places that must be bare: no other objects start there
@@ -147,7 +151,8 @@ class Draft:
     def _free(self, candidates: Iterable[str]) -> list[str]:
         """Returns the nouns of which the home has no object yet, can have one, and people keep such things here."""
         taken = self.banned.union(map(noun_of, self.items))
-        return [noun for noun in candidates if noun not in taken and self._usual(category(noun))]
+        usable = self._usable
+        return [noun for noun in candidates if noun not in taken and noun in usable]
 
     def _named(self, noun: str) -> str:
         return f"{self.dice.pick(vocabulary()['modifiers'][category(noun)])} {noun}"
@@ -258,7 +263,7 @@ class Draft:
             return None
         if not self._add_other_items(things):
             return None
-        home = Home({room: room for room in self.layout.rooms}, _ordered(things), start)
+        home = self._empty.furnished(_ordered(things), start)
         engine = HouseholdEngine(home)
         tracker = OrderedTracker(engine, goal)
         if any(tracker.holds(engine.start, k) for k in range(len(goal.parts))):
@@ -301,10 +306,12 @@ class Draft:
         settings = self.settings
         sorts = {sort_of(item) for item in self.items}
         placeable = {sort for sort in catalog()["goods"] if self._usual(sort).keys() - self.bare}
-        free = [noun for noun in self.dice.shuffled(self._free(nouns("*", False))) if category(noun) in placeable]
+        sort_of_noun = sorts_of_nouns()
+        free = [noun for noun in self.dice.shuffled(self._free(nouns("*", False))) if sort_of_noun[noun] in placeable]
         number = settings.objects - len(self.items)
-        alike = [noun for noun in free if category(noun) in sorts][: settings.distractors]
-        nouns_to_add = [*alike, *(noun for noun in free if noun not in alike)][: max(number, 0)]
+        alike = [noun for noun in free if sort_of_noun[noun] in sorts][: settings.distractors]
+        others = (noun for noun in free if noun not in alike)
+        nouns_to_add = [*alike, *islice(others, max(number, 0))][: max(number, 0)]
         for noun in nouns_to_add:
             item = self._named(noun)
             self.items[item] = ""
@@ -315,10 +322,10 @@ class Draft:
         return len(nouns_to_add) == number
 
 
-def _ordered(things: dict[str, Thing]) -> list[Thing]:
+def _ordered(things: dict[str, Thing]) -> dict[str, Thing]:
     """Returns furniture in its order and objects by name."""
-    fixed = [thing for thing in things.values() if not thing.movable]
-    return fixed + [things[key] for key in sorted(things) if things[key].movable]
+    fixed = {key: thing for key, thing in things.items() if not thing.movable}
+    return fixed | {key: things[key] for key in sorted(things.keys() - fixed.keys())}
 
 
 def _sentence(texts: list[str]) -> str:

@@ -64,11 +64,9 @@ class HouseholdGame:
 
     def act(self, text: str) -> Outcome:
         """Executes one command and reports what it changed. The dense reward is the change of `progress`."""
-        action = self._offers.get(text)
+        action = self._list_offers.action(text) or self._parse(text)
         if action is None:
-            action = self._parse(text)
-            if action is None:
-                return Outcome(REASONS["UNKNOWN"], valid=False)
+            return Outcome(REASONS["UNKNOWN"], valid=False)
         if action.verb == "look":
             return Outcome(self._narrator.everything(self.state))
         after, error = self.engine.apply(self.state, action)

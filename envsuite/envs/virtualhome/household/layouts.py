@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from envsuite.envs.virtualhome.generator import PROPERTIES, catalog
 from envsuite.envs.virtualhome.household.structure import split_of
-from envsuite.envs.virtualhome.household.vocabulary import rooms_for, unseen_furniture, usual_places
-from envsuite.envs.virtualhome.rules.home import Thing
+from envsuite.envs.virtualhome.household.vocabulary import rooms_for, sorts_of_nouns, unseen_furniture, usual_places
+from envsuite.envs.virtualhome.rules.home import Home, Thing
 
 HOMES = 1000  # number of homes per size, for seen and unseen rooms each
 _T = TypeVar("_T")
@@ -109,6 +109,20 @@ def places_in(plan: int, rooms: int, split: str) -> dict[str, dict[str, float]]:
         weights = {new.get(key, key): weight for key, weight in usual_places(sort).items()}
         places[sort] = {key: weight for key, weight in weights.items() if key in things}
     return places
+
+
+@lru_cache(maxsize=4096)
+def usable_nouns(plan: int, rooms: int, split: str) -> frozenset[str]:
+    """Returns the nouns of the objects that people keep somewhere in home number `plan`."""
+    places = places_in(plan, rooms, split)
+    return frozenset(noun for noun, sort in sorts_of_nouns().items() if places[sort])
+
+
+@lru_cache(maxsize=4096)
+def empty_home(plan: int, rooms: int, split: str) -> Home:
+    """Returns home number `plan` without loose objects, on which the homes of all its games are built."""
+    furnished = layout(plan, rooms, split)
+    return Home({room: room for room in furnished.rooms}, furnished.things.values(), furnished.rooms[0])
 
 
 def _kinds_of(thing: Thing, spec: dict[str, Any]) -> list[str]:

@@ -12,6 +12,35 @@ from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 class HouseholdEngine(FixedEngine):
     """Fixed rules in which nobody walks to a loose thing."""
 
+    _latest: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    """`inside` and `on` of the latest answer of `placed`"""
+    _placed: dict[int, tuple[int, ...]] = {}
+
+    def placed(self, s: HomeState) -> dict[int, tuple[int, ...]]:
+        """Returns piece of furniture -> the loose things on or in it, without those that the player holds.
+
+        Returns the same object until something is taken or put, because most commands are walks.
+        """
+        inside_of, on_of = self._latest
+        if s.inside is not inside_of or s.on is not on_of:
+            rooms, placed = self.home.room_mask, {}
+            for bit, inside, on in zip(self.home.movable_bits, s.inside, s.on, strict=True):
+                if place := on or inside & ~rooms:
+                    placed[place] = (*placed.get(place, ()), bit)
+            self._latest, self._placed = (s.inside, s.on), placed
+        return self._placed
+
+    def things_on(self, s: HomeState, root: int) -> tuple[int, ...]:
+        """Returns the loose things that can be taken at a piece of furniture at floor level, in their order."""
+        placed, closed = self.placed(s), self.home.door & ~s.open
+        things: tuple[int, ...] = ()
+        several = False
+        for piece in self.pieces[root]:
+            if not piece & closed and piece in placed:
+                several = several or bool(things)
+                things += placed[piece]
+        return tuple(sorted(things)) if several else things
+
     def apply(self, s: HomeState, action: HomeAction, seen: int | None = None) -> tuple[HomeState, str]:
         verb, x, y = action
         if verb == WALK:
@@ -20,5 +49,8 @@ class HouseholdEngine(FixedEngine):
                 return s, "LOOSE"
             if not x & (home.room_mask | home.fixed_in[s.room]):
                 return s, "NOT_VISIBLE"
-            return self._walk(s, x, y)
+            after, error = self._walk(s, x, y)
+            if after.inside is not s.inside and self._latest[0] is s.inside and self._latest[1] is s.on:
+                self._latest = after.inside, s.on  # only what the player holds has changed its room
+            return after, error
         return super().apply(s, action, seen)

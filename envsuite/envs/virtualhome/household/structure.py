@@ -100,7 +100,9 @@ class _Facts:
                 around = [colours[key] for key in keys]
                 for position, key in enumerate(keys):
                     seen[key].append((relation, position, around))
-            colours = _ranks({key: (colours[key], sorted(facts)) for key, facts in seen.items()})
+            before, colours = colours, _ranks({key: (colours[key], sorted(facts)) for key, facts in seen.items()})
+            if colours == before:  # further rounds change nothing
+                break
         nodes = sorted((colours[key], kind) for key, kind in self.kinds.items())
         relations = sorted((relation, [colours[key] for key in keys]) for relation, keys in self.relations)
         return repr((nodes, relations))
@@ -108,8 +110,10 @@ class _Facts:
 
 def _ranks(signatures: Mapping[str, Any]) -> dict[str, int]:
     """Returns the rank of every key's signature among the different signatures."""
-    ordered: list[Any] = []
-    for signature in sorted(signatures.values()):
-        if not ordered or ordered[-1] != signature:
-            ordered.append(signature)
-    return {key: ordered.index(signature) for key, signature in signatures.items()}
+    ranks: dict[str, int] = {}
+    rank, last = -1, None
+    for signature, key in sorted((signature, key) for key, signature in signatures.items()):
+        if signature != last:
+            rank, last = rank + 1, signature
+        ranks[key] = rank
+    return ranks

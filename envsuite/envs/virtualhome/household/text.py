@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
+from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.rules.engine import (
     CLOSE,
     GRAB,
@@ -19,10 +21,10 @@ from envsuite.envs.virtualhome.rules.engine import (
     HomeAction,
     HomeState,
 )
-from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.text import PARTICIPLES, PHRASES, REFUSED, TOOLS, CommandParser, listing
 from envsuite.tools import Tool
 
+MAX_SHARED = 500  # stored texts or lists of commands for each set of furniture
 LOOK = "look around"
 SHORT_PHRASES = {verb: phrase.replace("the ", "") for verb, phrase in PHRASES.items()}
 HOUSEHOLD_TOOLS = (
@@ -44,6 +46,8 @@ _RESULTS = {
     SIT: "You sit on the {x}.",
     STANDUP: "You stand.",
 }
+_Lists = dict[int, list[int]]
+_Narrated = tuple[_Lists, _Lists, _Lists, dict[int, str]]
 _QUOTES = " \t\n.!\"'`*“”‘’"
 _FROM = re.compile(r"((?:take|grab|get|pick up|pick) .+?) (?:from|off|out of) .+", re.IGNORECASE)
 
@@ -59,53 +63,80 @@ class QuotedCommandParser(CommandParser):
 
 
 class Offers:
-    """Lists the commands that would be accepted in a state, with their actions."""
+    """Lists the commands that would be accepted in a state.
 
-    def __init__(self, engine: FixedEngine) -> None:
-        self.home = engine.home
-        self._walks: dict[tuple[int, int], dict[str, HomeAction]] = {}
-        self._phrases: dict[HomeAction, str] = {}
-        home = self.home
-        self._pieces = {
-            root: tuple((bit, bit & home.door, bit & home.switch) for bit in home.bits(mask & home.target))
-            for root, mask in home.at_root.items()
-        }
-        self._looking = {LOOK: HomeAction("look")}
+    Lists without loose things are shared by all homes with the same furniture; the others are stored for each game.
+    """
+
+    def __init__(self, engine: HouseholdEngine) -> None:
+        self.engine, self.home = engine, engine.home
+        memo = self.home.memo
+        self._of_furniture: dict[HomeAction, str] = memo.setdefault("phrases", {})
+        self._actions_of_furniture: dict[str, HomeAction] = memo.setdefault("actions", {LOOK: HomeAction("look")})
+        self._empty_handed: dict[tuple[int, ...], tuple[str, ...]] = memo.setdefault("offers", {})
+        self._walks: dict[tuple[int, int], tuple[str, ...]] = memo.setdefault("walks", {})
+        self._of_objects: dict[HomeAction, str] = {}
+        self._actions_of_objects: dict[str, HomeAction] = {}
+        self._here: dict[Hashable, tuple[str, ...]] = {}
 
     def phrase(self, action: HomeAction) -> str:
         """Returns the command for an action."""
-        phrase = self._phrases.get(action)
+        phrase = self._of_furniture.get(action) or self._of_objects.get(action)
         if phrase is None:
             nouns = self.home.nouns
             phrase = SHORT_PHRASES[action.verb].format(x=nouns.get(action.x, ""), y=nouns.get(action.y, ""))
-            self._phrases[action] = phrase
+            if action.x & self.home.movable:
+                self._of_objects[action], self._actions_of_objects[phrase] = phrase, action
+            else:
+                self._of_furniture[action], self._actions_of_furniture[phrase] = phrase, action
         return phrase
 
-    def __call__(self, s: HomeState) -> dict[str, HomeAction]:
+    def action(self, phrase: str) -> HomeAction | None:
+        """Returns the action of a command that `phrase` has returned for this home or one with its furniture."""
+        return self._actions_of_furniture.get(phrase) or self._actions_of_objects.get(phrase)
+
+    def __call__(self, s: HomeState) -> tuple[str, ...]:
+        """Returns the commands: walks, `look around`, then what can be done at the furniture where the player is."""
         home, near = self.home, s.near
-        if s.sitting:
-            offers = {"stand up": HomeAction(STANDUP), **self._looking}
-        else:
-            walks = self._walks.get((s.room, near))
-            offers = dict(walks if walks is not None else self._walks_from(s.room, near))
-        if not near:
+        pieces = home.at_root[near] if near else 0
+        things = self.engine.things_on(s, near) if near else ()
+        key = s.room, near, s.open & pieces, s.power & pieces, s.sitting
+        if not (things or s.right or s.left):
+            offers = self._empty_handed.get(key)
+            if offers is None:
+                if len(self._empty_handed) >= MAX_SHARED:
+                    self._empty_handed.clear()
+                offers = self._empty_handed[key] = self._list(s, things)
             return offers
+        if not near:
+            key = s.room, 0, 0, 0, s.sitting
+            return self._empty_handed.get(key) or self._empty_handed.setdefault(key, self._list(s, ()))
+        whole = key, things, s.right, s.left
+        offers = self._here.get(whole)
+        if offers is None:
+            offers = self._here[whole] = self._list(s, things)
+        return offers
+
+    def _list(self, s: HomeState, things: tuple[int, ...]) -> tuple[str, ...]:
+        home, near, phrase = self.home, s.near, self.phrase
+        if s.sitting:
+            walks: tuple[str, ...] = (phrase(HomeAction(STANDUP)), LOOK)
+        else:
+            walks = self._walks.get((s.room, near)) or self._walks_from(s.room, near)
+        if not near:
+            return walks
         held = [bit for bit in (s.right, s.left) if bit]
         free = len(held) < 2
-        actions: list[HomeAction] = []
         opened, power = s.open, s.power
-        if free:
-            pieces, closed = home.at_root[near], home.door & ~opened
-            for bit, inside, on in zip(home.movable_bits, s.inside, s.on, strict=True):
-                if (inside | on) & pieces and not inside & closed and bit not in held:
-                    actions.append(HomeAction(GRAB, bit))
-        for x, door, switch in self._pieces[near]:
+        actions = [HomeAction(GRAB, bit) for bit in things] if free else []
+        for x in home.bits(home.at_root[near] & home.target):
+            door = x & home.door
             if door:
                 if opened & x:
                     actions.append(HomeAction(CLOSE, x))
                 elif free and not power & x:
                     actions.append(HomeAction(OPEN, x))
-            if switch and free:
+            if x & home.switch and free:
                 if power & x:
                     actions.append(HomeAction(SWITCHOFF, x))
                 elif not opened & x:
@@ -117,18 +148,13 @@ class Offers:
                     actions += [HomeAction(PUTBACK, item, x) for item in held]
             if x & home.seat and not s.sitting:
                 actions.append(HomeAction(SIT, x))
-        phrases = self._phrases
-        for action in actions:
-            offers[phrases.get(action) or self.phrase(action)] = action
-        return offers
+        return (*walks, *map(phrase, actions))
 
-    def _walks_from(self, room: int, near: int) -> dict[str, HomeAction]:
+    def _walks_from(self, room: int, near: int) -> tuple[str, ...]:
         home = self.home
         pieces = home.fixed_in[room] & home.target & ~home.at_root.get(near, 0)
         bits = [*(bit for bit in home.room_bits if bit != room), *home.bits(pieces)]
-        actions = [HomeAction(WALK, bit) for bit in bits]
-        walks = {self.phrase(action): action for action in actions} | self._looking
-        self._walks[room, near] = walks
+        walks = self._walks[room, near] = (*(self.phrase(HomeAction(WALK, bit)) for bit in bits), LOOK)
         return walks
 
 
@@ -138,43 +164,78 @@ class ShortNarrator:
     Furniture is named with what stands on it; parentheses hold the loose things that can be seen on or in a piece.
     """
 
-    def __init__(self, engine: FixedEngine) -> None:
+    def __init__(self, engine: HouseholdEngine) -> None:
         self.engine = engine
         home = engine.home
-        self._roots = {
+        self._roots, self._pieces, self._all_pieces, self._rooms = home.memo.get("narrated") or self._furniture()
+        # Texts without loose things in sight, and the texts of this game until something is taken or put.
+        self._plain: dict[tuple[int, int, int, bool], str] = home.memo.setdefault("plain", {})
+        self._empty_rooms: dict[tuple[int, int, int], str] = home.memo.setdefault("rooms", {})
+        self._placed: dict[int, tuple[int, ...]] = {}
+        self._texts: dict[tuple[int, ...], str] = {}
+        self._participles = [(process, PARTICIPLES[process]) for process in home.processes]
+
+    def _furniture(self) -> _Narrated:
+        """Returns the furniture at floor level by room, the pieces at each, all of a room, and the other rooms."""
+        home = self.engine.home
+        roots = {
             room: [bit for bit in home.bits(home.fixed_in[room]) if home.root[bit] == bit] for room in home.room_bits
         }
-        self._pieces = {root: [root, *home.bits(mask & ~root)] for root, mask in home.at_root.items()}
-        self._plain: dict[tuple[int, int, int, bool], str] = {}  # texts of furniture without loose things
-        self._empty_rooms: dict[tuple[int, int, int], str] = {}  # texts of rooms without loose things in sight
-        self._participles = [(process, PARTICIPLES[process]) for process in home.processes]
-        self._rooms = {
+        pieces = {root: [root, *home.bits(mask & ~root)] for root, mask in home.at_root.items()}
+        rooms = {
             room: "Other rooms: " + ", ".join(home.nouns[other] for other in home.room_bits if other != room) + "."
             for room in home.room_bits
         }
+        every = {room: home.bits(mask) for room, mask in home.fixed_in.items()}
+        home.memo["narrated"] = roots, pieces, every, rooms
+        return roots, pieces, every, rooms
 
     def room(self, s: HomeState) -> str:
         """Returns the furniture of the player's room, and the loose things that can be seen from here."""
-        everything = not self.engine.nearsighted
-        loose = self._loose(s) if everything or s.near else {}
-        mask = self.engine.home.fixed_in[s.room]
-        key = s.room, s.open & mask, s.power & mask
-        if not loose and (text := self._empty_rooms.get(key)):
+        engine, home = self.engine, self.engine.home
+        mask, everything = home.fixed_in[s.room], not engine.nearsighted
+        seen = s.room if everything else s.near  # where loose things are seen
+        placed = engine.placed(s)
+        shown = any(placed.get(bit) for bit in self._seen_pieces(s.room, seen)) if seen else False
+        if not shown:
+            key = s.room, s.open & mask, s.power & mask
+            text = self._empty_rooms.get(key)
+            if text is None:
+                if len(self._empty_rooms) >= MAX_SHARED:
+                    self._empty_rooms.clear()
+                text = self._empty_rooms[key] = self._describe(s, {}, True)
             return text
-        roots = [self._root(s, root, loose, everything or root == s.near) for root in self._roots[s.room]]
-        text = f"Here: {'; '.join(roots)}."
-        if not loose:
-            self._empty_rooms[key] = text
+        return self._remembered((s.room, seen, s.open & mask, s.power & mask, s.marks), s, placed)
+
+    def _seen_pieces(self, room: int, seen: int) -> Iterable[int]:
+        return self._all_pieces[room] if seen == room else self._pieces[seen]
+
+    def _remembered(self, key: tuple[int, ...], s: HomeState, placed: dict[int, tuple[int, ...]]) -> str:
+        """Returns a room's or, for a key of other length, a spot's text, stored until something is taken or put."""
+        if placed is not self._placed:
+            self._placed, self._texts = placed, {}
+        text = self._texts.get(key)
+        if text is None:
+            if len(key) == 5:
+                text = self._describe(s, self._loose(s, key[1]), not self.engine.nearsighted)
+            else:
+                text = self._root(s, s.near, self._loose(s, s.near), True, stated=True)
+            self._texts[key] = text
         return text
+
+    def _describe(self, s: HomeState, loose: dict[int, list[str]], everything: bool) -> str:
+        roots = [self._root(s, root, loose, everything or root == s.near) for root in self._roots[s.room]]
+        return f"Here: {'; '.join(roots)}."
 
     def spot(self, s: HomeState) -> str:
         """Returns the furniture at which the player stands, with the loose things there."""
-        return self._root(s, s.near, self._loose(s), True, stated=True)
+        mask = self.engine.home.at_root[s.near]
+        return self._remembered((s.near, s.open & mask, s.power & mask, s.marks), s, self.engine.placed(s))
 
     def contents(self, s: HomeState, piece: int) -> str:
         """Returns the loose things on or in one piece of furniture, e.g. '(milk)' or '(empty)'."""
-        things = self._loose(s).get(piece)
-        return f"({', '.join(things)})" if things else "(empty)"
+        things = self.engine.placed(s).get(piece)
+        return f"({', '.join([self._thing(s, bit) for bit in things])})" if things else "(empty)"
 
     def hands(self, s: HomeState) -> str:
         """Returns the sentence about the player's hands."""
@@ -208,17 +269,15 @@ class ShortNarrator:
             return f"{sentence} {self.hands(s)}"
         return sentence
 
-    def _loose(self, s: HomeState) -> dict[int, list[str]]:
-        """Returns piece of furniture -> the loose things that lie open on or in it, in this room."""
-        home, room = self.engine.home, s.room
-        hidden = home.door & ~s.open
-        loose: dict[int, list[str]] = {}
-        for bit, inside, on in zip(home.movable_bits, s.inside, s.on, strict=True):
-            if inside & room and not inside & hidden:
-                place = on or inside & ~room
-                if place:
-                    loose.setdefault(place, []).append(self._thing(s, bit))
-        return loose
+    def _loose(self, s: HomeState, seen: int) -> dict[int, list[str]]:
+        """Returns piece of furniture -> the loose things in the open on or in it, in the room or at the spot `seen`."""
+        hidden = self.engine.home.door & ~s.open
+        placed = self.engine.placed(s)
+        return {
+            place: [self._thing(s, bit) for bit in placed[place]]
+            for place in self._seen_pieces(s.room, seen)
+            if place in placed and not place & hidden
+        }
 
     def _thing(self, s: HomeState, bit: int) -> str:
         noun = self.engine.home.nouns[bit]

@@ -50,17 +50,18 @@ def noun_of(item: str) -> str:
 @cache
 def sort_of(item: str) -> str:
     """Returns the category of a loose object."""
-    return _sorts()[noun_of(item)]
+    return sorts_of_nouns()[noun_of(item)]
 
 
 @cache
-def _sorts() -> dict[str, str]:
+def sorts_of_nouns() -> dict[str, str]:
+    """Returns noun -> category for all loose objects."""
     return {noun: sort for sort, pools in catalog()["goods"].items() for pool in pools.values() for noun in pool}
 
 
 def category(noun: str) -> str:
     """Returns the category of the objects with a noun."""
-    return _sorts()[noun]
+    return sorts_of_nouns()[noun]
 
 
 @cache

@@ -51,30 +51,34 @@ def predicate(engine: FixedEngine, condition: Condition) -> Predicate:
     home = engine.home
     kind, x = condition.kind, home.bit[condition.x]
     y = home.bit.get(condition.y, 0)
-    if kind in ("on", "in", "served", "held", "mark", "absent"):
-        i = engine.index(x)
-        mark = engine.mark(x, condition.y) if kind == "mark" else 0
-        tests: dict[str, Predicate] = {
-            "on": lambda s: s.on[i] & y > 0,
-            "in": lambda s: s.inside[i] & y > 0,
-            "served": lambda s: s.on[i] & y > 0 or s.right == x or s.left == x,
-            "held": lambda s: s.right == x or s.left == x,
-            "mark": lambda s: s.marks & mark > 0,
-            "absent": lambda s: not (s.on[i] | s.inside[i]) & y,
-        }
-        return tests[kind]
-    tests = {
-        "bare": lambda s: all(
-            bit == y or not (on | inside) & x for bit, on, inside in zip(home.movable_bits, s.on, s.inside, strict=True)
-        ),
-        "open": lambda s: s.open & x > 0,
-        "closed": lambda s: not s.open & x,
-        "running": lambda s: s.power & x > 0,
-        "off": lambda s: not s.power & x,
-        "seated": lambda s: s.sitting and s.seat & x > 0,
-        "room": lambda s: s.room == x,
-    }
-    return tests[kind]
+    if kind == "mark":
+        mark = engine.mark(x, condition.y)
+        return lambda s: s.marks & mark > 0
+    if kind in _OF_OBJECTS:
+        return _OF_OBJECTS[kind](engine.index(x), x, y)
+    if kind == "bare":
+        bits = home.movable_bits
+        return lambda s: all(
+            bit == y or not (on | inside) & x for bit, on, inside in zip(bits, s.on, s.inside, strict=True)
+        )
+    return _OF_PLACES[kind](x)
+
+
+_OF_OBJECTS: dict[str, Callable[[int, int, int], Predicate]] = {
+    "on": lambda i, x, y: lambda s: s.on[i] & y > 0,
+    "in": lambda i, x, y: lambda s: s.inside[i] & y > 0,
+    "served": lambda i, x, y: lambda s: s.on[i] & y > 0 or s.right == x or s.left == x,
+    "held": lambda i, x, y: lambda s: s.right == x or s.left == x,
+    "absent": lambda i, x, y: lambda s: not (s.on[i] | s.inside[i]) & y,
+}
+_OF_PLACES: dict[str, Callable[[int], Predicate]] = {
+    "open": lambda x: lambda s: s.open & x > 0,
+    "closed": lambda x: lambda s: not s.open & x,
+    "running": lambda x: lambda s: s.power & x > 0,
+    "off": lambda x: lambda s: not s.power & x,
+    "seated": lambda x: lambda s: s.sitting and s.seat & x > 0,
+    "room": lambda x: lambda s: s.room == x,
+}
 
 
 def milestones(home: Home, stage: Stage) -> list[Condition]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FLAGS = ("surface", "container", "door", "switch", "seat", "target", "always_on")
 """properties of things that a home stores as bit masks"""
@@ -92,6 +92,34 @@ class Home:
         self.at_root: dict[int, int] = {}
         for bit, root in self.root.items():
             self.at_root[root] = self.at_root.get(root, 0) | bit
+        self.memo: dict[str, Any] = {}
+        """texts and lists that depend on rooms and furniture alone, shared with all homes made by `furnished`"""
+
+    def furnished(self, things: Mapping[str, Thing], start: str) -> Home:
+        """Returns a home with the rooms and furniture of this one, which has no loose objects, and with objects.
+
+        `things` has all furniture in this home's order, then the objects, which have no other use than to be carried.
+        """
+        home = Home.__new__(Home)
+        home.__dict__.update(self.__dict__)
+        home.things, home.start = dict(things), start
+        keys = list(things)[len(self.things) :]
+        first = 1 << self.first_movable
+        bits = tuple(first << i for i in range(len(keys)))
+        objects = [things[key] for key in keys]
+        home.movable_keys, home.movable_bits = tuple(keys), bits
+        home.names = (*self.names, *keys)
+        home.bit = {**self.bit, **dict(zip(keys, bits, strict=True))}
+        home.nouns = {**self.nouns, **{bit: thing.words for bit, thing in zip(bits, objects, strict=True)}}
+        home.movable = (first << len(keys)) - first
+        home.target = self.target | home.movable
+        room_of, supports = [], []
+        for thing in objects:
+            room_of.append(self.bit[thing.room])
+            supports.append(self.bit[thing.on[0]] if thing.on else 0)
+        home.room_of = {**self.room_of, **dict(zip(bits, room_of, strict=True))}
+        home.supports = {**self.supports, **dict(zip(bits, supports, strict=True))}
+        return home
 
     def _root(self, thing: Thing) -> int:
         """Returns the furniture that supports a fixed thing at floor level, or the thing itself."""
