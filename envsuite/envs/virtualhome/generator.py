@@ -113,6 +113,13 @@ def furnished_home(plan: int, rooms: int, split: str) -> FurnishedHome:
     return FurnishedHome(tuple(room_names), tuple(things.values()), names_of_kinds, by_key)
 
 
+@lru_cache(maxsize=4096)
+def empty_home(plan: int, rooms: int, split: str) -> Home:
+    """Returns home number `plan` without loose objects, on which the homes of all its games are built."""
+    furnished = furnished_home(plan, rooms, split)
+    return Home({room: room for room in furnished.rooms}, furnished.things, furnished.rooms[0])
+
+
 PROPERTIES = ("surface", "container", "door", "switch", "seat", "always_on", "process")
 
 
@@ -191,9 +198,10 @@ class _Draft:
         goal = HouseholdGoal(_sentence(self.texts), tuple(self.stages), "+".join(names))
         goal_items = set(self.items)
         self._add_other_items()
-        things = self._furniture()
-        things += [self._place(item, item in goal_items) for item in sorted(self.items)]
-        home = Home({room: room for room in self.rooms}, things, pick(self.rng, self.rooms))
+        things = {thing.key: thing for thing in self._furniture()}
+        things |= {item: self._place(item, item in goal_items) for item in sorted(self.items)}
+        empty = empty_home(self.plan, self.settings.rooms, split)
+        home = empty.furnished(things, pick(self.rng, self.rooms))
         engine = FixedEngine(home)
         if any(all(predicate(engine, c)(engine.start) for c in stage) for stage in goal.stages):
             return None

@@ -16,7 +16,9 @@ class OfferList:
     def __init__(self, engine: FixedEngine) -> None:
         self.engine, self.home = engine, engine.home
         self._phrases: dict[HomeAction, str] = {}
-        self._walk: dict[int, dict[str, HomeAction]] = {}
+        memo = self.home.memo
+        self._walk: dict[int, dict[str, HomeAction]] = memo.setdefault("walk", {})  # to rooms and furniture
+        self._walk_to_object: dict[int, dict[str, HomeAction]] = {}
         self._walks: dict[tuple[int, int], dict[str, HomeAction]] = {}
 
     def phrase(self, action: HomeAction) -> str:
@@ -35,7 +37,7 @@ class OfferList:
             (here if near and home.root.get(place) == near else elsewhere).extend(things)
         offers: dict[str, HomeAction] = {}
         if not s.sitting:
-            offers |= self._walks.get((s.room, near)) or self._walks_from(s.room, near)
+            offers = dict(self._walks.get((s.room, near)) or self._walks_from(s.room, near))
             for bit in sorted(elsewhere):
                 offers |= self._walk_to(bit)
         if near:
@@ -57,11 +59,12 @@ class OfferList:
 
     def _walk_to(self, bit: int) -> dict[str, HomeAction]:
         """Returns the walk to a room or thing; nothing for what commands cannot refer to."""
-        walk = self._walk.get(bit)
+        known = self._walk_to_object if bit & self.home.movable else self._walk
+        walk = known.get(bit)
         if walk is None:
             action = HomeAction(WALK, bit)
             walk = {self.phrase(action): action} if bit & (self.home.target | self.home.room_mask) else {}
-            self._walk[bit] = walk
+            known[bit] = walk
         return walk
 
     def _within_reach(self, s: HomeState, things: list[int]) -> list[HomeAction]:

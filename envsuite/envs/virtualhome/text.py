@@ -229,13 +229,17 @@ class Narrator:
     def __init__(self, engine: FixedEngine, everywhere: bool = False) -> None:
         self.engine, self.everywhere = engine, everywhere
         home = engine.home
-        self._furniture = {room: home.bits(mask) for room, mask in home.fixed_in.items()}
-        self._elsewhere = {
-            room: "Elsewhere: " + listing(f"the {home.nouns[other]}" for other in home.room_bits if other != room) + "."
-            for room in home.room_bits
-        }
+        memo = home.memo
+        if "elsewhere" not in memo:
+            memo["furniture"] = {room: home.bits(mask) for room, mask in home.fixed_in.items()}
+            memo["elsewhere"] = {
+                room: "Elsewhere: " + listing(f"the {home.nouns[bit]}" for bit in home.room_bits if bit != room) + "."
+                for room in home.room_bits
+            }
+        self._furniture: dict[int, list[int]] = memo["furniture"]
+        self._elsewhere: dict[int, str] = memo["elsewhere"]
         self._participles = [(p, PARTICIPLES[p]) for p in home.processes]
-        self._pieces: dict[tuple[int, bool, bool], str] = {}
+        self._pieces: dict[tuple[int, bool, bool], str] = memo.setdefault("words", {})
         self._rooms: dict[tuple[int, int, int, int, Loose], str] = {}
 
     def _piece(self, bit: int, is_open: bool, power: bool) -> str:
