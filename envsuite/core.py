@@ -143,9 +143,10 @@ class TextEnv(gym.Env[str, str], ABC):
         finite number, in every reward mode: such an engine is broken.
         """
         text, reward, terminated, success, valid, progression, truncated, reason = outcome
-        for name, value in (("reward", reward), ("progression", progression)):
-            if value is not None and not math.isfinite(value):
-                raise EngineFailure(f"the environment's {name} is {value}, not a finite number")
+        if not math.isfinite(reward):
+            raise EngineFailure(f"the environment's reward is {reward}, not a finite number")
+        if progression is not None and not math.isfinite(progression):
+            raise EngineFailure(f"the environment's progression is {progression}, not a finite number")
         self.turn += 1
         self.success = success
         if success:
@@ -158,7 +159,8 @@ class TextEnv(gym.Env[str, str], ABC):
         elif truncated or self.turn >= self.settings.max_steps:
             truncated, reason = True, reason or StopReason.MAX_STEPS
         self._over = terminated or truncated
-        text = self._with_turns_left(text)
+        if self._shows_turns:
+            text = self._with_turns_left(text)
         return text, self._reward(outcome, terminated), terminated, truncated, self._info(valid, reason)
 
     def _with_turns_left(self, text: str) -> str:

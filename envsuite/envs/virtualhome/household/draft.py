@@ -18,7 +18,7 @@ from envsuite.envs.virtualhome.household.goals import (
     conditions,
     ground,
 )
-from envsuite.envs.virtualhome.household.layouts import Dice, empty_home, layout, places_in, usable_nouns
+from envsuite.envs.virtualhome.household.layouts import Dice, empty_home, layout, places_by_door, places_in, usable_nouns
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import split_of, structure
 from envsuite.envs.virtualhome.household.vocabulary import (
@@ -62,6 +62,7 @@ class Draft:
         self.banned: set[str] = set()  # nouns of further objects that would count for the goal
         self.known = frozenset(nouns("*", self.unseen_objects))
         self.ways = 1  # to fix the choices of all parts
+        self._shut_away = places_by_door(plan, settings.rooms, settings.split)
         self._usable = usable_nouns(plan, settings.rooms, settings.split)
         self._empty = empty_home(plan, settings.rooms, settings.split)
         self._places = places_in(plan, settings.rooms, settings.split)
@@ -268,7 +269,7 @@ class Draft:
         tracker = OrderedTracker(engine, goal)
         if any(tracker.holds(engine.start, k) for k in range(len(goal.parts))):
             return None
-        if min(LowerBound(engine, grounded)(engine.start, 0) for grounded in ground(goal)) < MIN_COMMANDS:
+        if any(LowerBound(engine, grounded)(engine.start, 0) < MIN_COMMANDS for grounded in ground(goal)):
             return None
         return DrawnHome(home, goal, self.plan)
 
@@ -286,14 +287,18 @@ class Draft:
         """Places an object at the start, not at furniture in `avoid`. Returns None without a place."""
         place = self.items[item]
         if not place:
-            places = {key: weight for key, weight in self._usual(sort_of(item)).items() if key not in avoid}
+            usual = self._usual(sort_of(item))
+            places = {key: weight for key, weight in usual.items() if key not in avoid} if avoid else usual
             if self.dice.chance(self.settings.surprise) or not places:
                 kinds = self.layout.kinds
                 anywhere = [*kinds.get("put", ()), *kinds.get("store", ())]
                 places = {key: 1.0 for key in anywhere if key not in avoid}
             things = self.layout.things
             hidden = self.dice.chance(self.settings.hidden)
-            fitting = {key: weight for key, weight in places.items() if things[key].door == hidden}
+            if places is usual:
+                fitting = self._shut_away[sort_of(item), hidden]
+            else:
+                fitting = {key: weight for key, weight in places.items() if things[key].door == hidden}
             if not (fitting or places):
                 return None
             place = self.dice.weighted(fitting or places)

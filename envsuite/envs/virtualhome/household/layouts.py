@@ -112,6 +112,17 @@ def places_in(plan: int, rooms: int, split: str) -> dict[str, dict[str, float]]:
 
 
 @lru_cache(maxsize=4096)
+def places_by_door(plan: int, rooms: int, split: str) -> dict[tuple[str, bool], dict[str, float]]:
+    """Returns (category, behind a door) -> the part of `places_in` with or without a door."""
+    things = layout(plan, rooms, split).things
+    return {
+        (sort, door): {key: weight for key, weight in places.items() if things[key].door == door}
+        for sort, places in places_in(plan, rooms, split).items()
+        for door in (False, True)
+    }
+
+
+@lru_cache(maxsize=4096)
 def usable_nouns(plan: int, rooms: int, split: str) -> frozenset[str]:
     """Returns the nouns of the objects that people keep somewhere in home number `plan`."""
     places = places_in(plan, rooms, split)

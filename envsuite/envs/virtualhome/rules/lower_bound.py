@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from envsuite.envs.virtualhome.rules.engine import HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.rules.goals import HouseholdGoal, Predicate, predicate
+from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Predicate, predicate
 
 NEVER = 1 << 20
 
@@ -56,20 +56,25 @@ class LowerBound:
     def __init__(self, engine: FixedEngine, goal: HouseholdGoal) -> None:
         self.engine = engine
         home = engine.home
-        device = {thing.process: home.bit[key] for key, thing in home.things.items() if thing.process}
         self._root, self._room = home.root, home.room_of
-        self.stages: list[list[_Requirement]] = []
-        for k in range(len(goal.stages) + 1):
-            spans: dict[tuple[str, str, str], tuple[int, int]] = {}
-            for i, stage in enumerate(goal.stages[k:], k):
-                for c in stage:
+        self._device = {process: bit for bit, process in home.process.items()}
+        self._goal = goal
+        self._requirements: dict[int, list[_Requirement]] = {}
+
+    def _from(self, stage: int) -> list[_Requirement]:
+        """Returns the requirements of the stages from `stage` on."""
+        requirements = self._requirements.get(stage)
+        if requirements is None:
+            home = self.engine.home
+            spans: dict[Condition, tuple[int, int]] = {}
+            for i, conditions in enumerate(self._goal.stages[stage:], stage):
+                for c in conditions:
                     spans[c] = spans.get(c, (i, i))[0], i
-            requirements = []
-            for (kind, x, y), (first, last) in spans.items():
-                second = device[y] if kind == "mark" else home.bit.get(y, 0)
-                holds = predicate(engine, next(c for stage in goal.stages for c in stage if c == (kind, x, y)))
-                requirements.append(_Requirement(kind, holds, home.bit[x], second, first, last))
-            self.stages.append(requirements)
+            requirements = self._requirements[stage] = []
+            for c, (first, last) in spans.items():
+                second = self._device[c.y] if c.kind == "mark" else home.bit.get(c.y, 0)
+                requirements.append(_Requirement(c.kind, predicate(self.engine, c), home.bit[c.x], second, first, last))
+        return requirements
 
     def __call__(self, s: HomeState, stage: int) -> int:
         """Returns a lower bound on the commands from state `s` to the goal."""
@@ -94,7 +99,7 @@ class LowerBound:
     def _unmet(self, s: HomeState, stage: int) -> _Needs:
         """Returns the conditions of the remaining stages that do not hold in `s`."""
         needs = _Needs()
-        for kind, holds, x, y, first, last in self.stages[stage]:
+        for kind, holds, x, y, first, last in self._from(stage):
             if kind == "closed":
                 needs.shut[x] = last
             if holds(s):
