@@ -4,8 +4,8 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.overcooked import text as texts_of
-from envsuite.envs.overcooked.team import MOST_CHARACTERS, split_message
 from envsuite.errors import UsageError
+from envsuite.messages import MOST_CHARACTERS, split_message
 
 TWO = "Overcooked-tomato_lettuce_salad-2cooks-v0"
 

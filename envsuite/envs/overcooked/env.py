@@ -44,7 +44,7 @@ from envsuite.envs.overcooked.motion import Rewards, State
 from envsuite.envs.overcooked.offers import helps, honest_label, label_state, published_label
 from envsuite.envs.overcooked.planner import Planner
 from envsuite.envs.overcooked.rounds import PAPER_GAMMA, WAIT, Rounds, power_sums
-from envsuite.envs.overcooked.team import Team, expert_commands, scripts_of, split_message
+from envsuite.envs.overcooked.team import Team, expert_commands, scripts_of
 from envsuite.envs.overcooked.text import (
     INSTRUCTIONS,
     Fact,
@@ -58,6 +58,7 @@ from envsuite.envs.overcooked.text import (
     vector,
 )
 from envsuite.errors import UsageError
+from envsuite.messages import split_message
 from envsuite.types import Knob, Outcome, RewardMode, StopReason
 
 MAX_CACHED_TEXTS = 20_000  # state descriptions kept in memory

@@ -15,7 +15,7 @@ from typing import Any
 from envsuite.envs.overcooked.engine import CHOP, DELIVER, GET_BOWL, GET_FOOD, GO_TO_BOARD, Macro, Simulation
 from envsuite.envs.overcooked.kitchen import COUNTER
 from envsuite.envs.overcooked.motion import CHOPS
-from envsuite.envs.overcooked.team import MOST_CHARACTERS
+from envsuite.messages import MOST_CHARACTERS
 
 Fact = tuple[Any, ...]
 

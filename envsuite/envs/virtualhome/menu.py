@@ -78,6 +78,18 @@ HOUSEHOLD_SPLITS = {
     "valid": range(2_000_000, 2_001_000),
     "test": range(1_000_000, 1_001_000),
 }
+PAIR_ENTRY_POINT = "envsuite.envs.virtualhome.pair.env:PairEnv"
+PAIR_LEVELS: dict[str, dict[str, Any]] = {
+    "easy": {"rooms": 3, "objects": 8, "distractors": 2, "hidden": 0.2, "sight": "room", "errands": 2, "max_steps": 60},
+    "medium": {"rooms": 5, "objects": 16, "distractors": 4, "hidden": 0.4, "errands": 4, "max_steps": 120},
+    "hard": {"rooms": 7, "objects": 28, "distractors": 8, "hidden": 0.5, "errands": 6, "max_steps": 180},
+}
+"""Levels of homes for two agents"""
+PAIR_SUMMARIES = {
+    "easy": "two agents with a room each and a shared one, a list each, and messages",
+    "medium": "two agents with two rooms each and a shared one, four errands, and messages",
+    "hard": "two agents with three rooms each and a shared one, six errands, half of the things hidden, and messages",
+}
 
 
 def _register_all() -> None:
@@ -155,6 +167,18 @@ def _register_all() -> None:
                     summary=f"{level} drawn homes, {HELD_OUT[split]}",
                 )
             )
+    for level, knobs in PAIR_LEVELS.items():
+        register(
+            Task(
+                f"VirtualHome-pair-{level}-v0",
+                PAIR_ENTRY_POINT,
+                knobs,
+                HOUSEHOLD_SPLITS,
+                requires="virtualhome",
+                level=level,
+                summary=PAIR_SUMMARIES[level],
+            )
+        )
 
 
 _register_all()

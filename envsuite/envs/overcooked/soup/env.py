@@ -24,8 +24,9 @@ from envsuite.envs.overcooked.soup import picture, text
 from envsuite.envs.overcooked.soup.cooks import Crew
 from envsuite.envs.overcooked.soup.engine import IDLE, MOST_ONIONS, SOUP, SOUP_REWARD, SoupKitchen, SoupState
 from envsuite.envs.overcooked.soup.layout import COOKS, GRIDS, STAY, published
-from envsuite.envs.overcooked.team import Team, split_message
+from envsuite.envs.overcooked.team import Team
 from envsuite.errors import UsageError
+from envsuite.messages import split_message
 from envsuite.types import Knob, Outcome
 
 OVER = "The time is up. You served {}."

@@ -28,8 +28,8 @@ from envsuite.envs.overcooked.soup.layout import (
     UP,
     WINDOW,
 )
-from envsuite.envs.overcooked.team import MOST_CHARACTERS
 from envsuite.envs.overcooked.text import listing, normalise
+from envsuite.messages import MOST_CHARACTERS
 
 COMMANDS = {"up": UP, "down": DOWN, "left": LEFT, "right": RIGHT, "stay": STAY, "interact": INTERACT}
 NAMES = {action: name for name, action in COMMANDS.items()}

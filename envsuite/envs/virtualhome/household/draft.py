@@ -18,7 +18,14 @@ from envsuite.envs.virtualhome.household.goals import (
     conditions,
     ground,
 )
-from envsuite.envs.virtualhome.household.layouts import Dice, empty_home, layout, places_by_door, places_in, usable_nouns
+from envsuite.envs.virtualhome.household.layouts import (
+    Dice,
+    empty_home,
+    layout,
+    places_by_door,
+    places_in,
+    usable_nouns,
+)
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import split_of, structure
 from envsuite.envs.virtualhome.household.vocabulary import (
@@ -264,7 +271,7 @@ class Draft:
             return None
         if not self._add_other_items(things):
             return None
-        home = self._empty.furnished(_ordered(things), start)
+        home = self._empty.furnished(ordered(things), start)
         engine = HouseholdEngine(home)
         tracker = OrderedTracker(engine, goal)
         if any(tracker.holds(engine.start, k) for k in range(len(goal.parts))):
@@ -327,7 +334,7 @@ class Draft:
         return len(nouns_to_add) == number
 
 
-def _ordered(things: dict[str, Thing]) -> dict[str, Thing]:
+def ordered(things: dict[str, Thing]) -> dict[str, Thing]:
     """Returns furniture in its order and objects by name."""
     fixed = {key: thing for key, thing in things.items() if not thing.movable}
     return fixed | {key: things[key] for key in sorted(things.keys() - fixed.keys())}
