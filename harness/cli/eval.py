@@ -25,8 +25,8 @@ from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.suites.plan import Planned, check_team, plan
 
-COOKS = ("greedy", *ADVISED)
-"""Players of --cook that are no models."""
+AGENT_PLAYERS = ("greedy", *ADVISED)
+"""Players of --agent that are no models."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,12 +49,12 @@ def parser() -> argparse.ArgumentParser:
         "-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated"
     )
     parser.add_argument(
-        "--cook",
+        "--agent",
         action="append",
         default=[],
         metavar="N=MODEL",
-        help="the player of cook N, from 2, with a conversation of its own; --model plays cook 1; any player of "
-        "--model, or greedy; once for each further cook",
+        help="the player of agent N, from 2, with a conversation of its own; --model plays agent 1; any player of "
+        "--model, or greedy; once for each further agent",
     )
     add_options(parser)
     group = parser.add_argument_group("prediction, for --dry-run")
@@ -84,11 +84,11 @@ def _main(argv: Sequence[str] | None) -> int:
     console = cli.console(stderr=args.json)
     cli.import_modules(args.module)
     notices: list[str] = []
-    team = len(args.cook) and 1 + len(args.cook)
+    team = len(args.agent) and 1 + len(args.agent)
     if args.base_url is None:  # a server may have any model
-        for word in args.cook:
+        for word in args.agent:
             _check_player(word.partition("=")[2])
-    args.model = list(dict.fromkeys(_with_cooks(name, args.cook) for name in args.model))
+    args.model = list(dict.fromkeys(_with_agents(name, args.agent) for name in args.model))
     for name in args.model:
         record_name(name)  # raises early if a file cannot be read
     if args.base_url and not any(map(is_model, args.model)):
@@ -112,18 +112,18 @@ def _main(argv: Sequence[str] | None) -> int:
     return _evaluate(plans, how, args, console)
 
 
-def _with_cooks(model: str, words: Sequence[str]) -> str:
-    """Returns the name of the team of a model and the players after --cook. Raises UsageError."""
+def _with_agents(model: str, words: Sequence[str]) -> str:
+    """Returns the name of the team of a model and the players after --agent. Raises UsageError."""
     players = {1: model}
     for word in words:
         number, equals, player = word.partition("=")
         if not (equals and player and number.isdecimal()) or int(number) in players:
-            raise UsageError(f"--cook takes N=MODEL, a number from 2 and its player, each number once, not {word!r}.")
+            raise UsageError(f"--agent takes N=MODEL, a number from 2 and its player, each number once, not {word!r}.")
         players[int(number)] = player
     if sorted(players) != list(range(1, len(players) + 1)):
         raise UsageError(
-            f"--cook must name the players of cooks 2 to {max(players)}, not only some of them: in a kitchen of two "
-            "cooks it is --cook 2=MODEL."
+            f"--agent must name the players of agents 2 to {max(players)}, not only some of them: in a game of two agents "
+            "it is --agent 2=MODEL."
         )
     return team_name([players[number] for number in sorted(players)]) if words else model
 
@@ -131,10 +131,10 @@ def _with_cooks(model: str, words: Sequence[str]) -> str:
 def _check_player(name: str) -> None:
     """Raises UsageError for a word that is neither a player nor like the name of a model."""
     bare = ":" not in name and "/" not in name and not Path(name).exists()
-    if name and bare and name not in COOKS and name.lower() not in (*model_files.BUNDLED, *model_files.ALIASES):
+    if name and bare and name not in AGENT_PLAYERS and name.lower() not in (*model_files.BUNDLED, *model_files.ALIASES):
         raise UsageError(
-            f"--cook names an unknown player, {name!r}: it is one of {', '.join(COOKS)}, or a model as in --model."
-            + did_you_mean(name, (*COOKS, *model_files.BUNDLED, *model_files.ALIASES))
+            f"--agent names an unknown player, {name!r}: it is one of {', '.join(AGENT_PLAYERS)}, or a model as in --model."
+            + did_you_mean(name, (*AGENT_PLAYERS, *model_files.BUNDLED, *model_files.ALIASES))
         )
 
 

@@ -84,7 +84,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.table is None:
         for name, spec in tables().items():
             print(f"{name:18} {spec['title']}")
-        print(f"{CROSSPLAY:18} every player with every player on a task of several cooks; see its --help")
+        print(f"{CROSSPLAY:18} every player with every player on a task of several agents; see its --help")
         return 0
     labels = [row.label for row in table(args.table).rows]
     rows = dict(_row_and_models(word, labels) for word in args.row)

@@ -39,7 +39,7 @@ def check_one_player(config: RunConfig) -> None:
     agents = registry.agents(config.task, config.knobs)
     if agents > 1:
         raise UsageError(
-            f"{config.task.id} with these settings has a player for each of {agents} cooks, and a conversation is of "
+            f"{config.task.id} with these settings has a player for each of {agents} agents, and a conversation is of "
             "one: use partner=policy, or a scripted partner."
         )
 

@@ -32,7 +32,7 @@ def matrix(summaries: Mapping[str, Summary], metric: str, show: Callable[[Any], 
     """
     cells = {pair: summary for name, summary in summaries.items() if (pair := pair_of(name)) is not None}
     firsts, partners = _ordered(pair[0] for pair in cells), _ordered(pair[1] for pair in cells)
-    rows = [["first cook / others", *partners]]
+    rows = [["first agent / others", *partners]]
     for first in firsts:
         row = [cells.get((first, partner)) for partner in partners]
         rows.append([first, *[_cell(summary, metric, show) if summary else "–" for summary in row]])

@@ -129,7 +129,7 @@ def _crossplay(rows: Mapping[EntryKey, Summary], metric: str) -> list[str]:
         show = percent if name == "success" else number
         lines += [
             f"### Cross-play: {markdown(name)}\n",
-            "The first cook's player is in the rows, the player of the others in the columns.\n",
+            "The first agent's player is in the rows, the player of the others in the columns.\n",
             *crossplay.as_markdown(crossplay.matrix(summaries, name, show), markdown),
             "",
         ]

@@ -67,7 +67,7 @@ def test_every_cook_follows_its_own_player_in_this_process_and_in_workers():
 
 
 def test_a_run_of_a_team_is_recorded_resumed_and_replayed(tmp_path, capsys):
-    argv = ["-e", TASK, "-m", "greedy", "--cook", "2=random", "-n", "3", "-o", str(tmp_path), "--baselines", "none"]
+    argv = ["-e", TASK, "-m", "greedy", "--agent", "2=random", "-n", "3", "-o", str(tmp_path), "--baselines", "none"]
     argv += ["--reuse", "off"]
     command(eval_command, *argv)
     (folder,) = (tmp_path / f"{TASK}--team_expert_greedy+random").iterdir()
@@ -181,7 +181,7 @@ def test_demonstrations_of_a_team_have_a_conversation_for_each_cook():
 
 
 def test_a_conversation_of_one_player_is_refused_for_several():
-    with pytest.raises(UsageError, match="a player for each of 2 cooks"):
+    with pytest.raises(UsageError, match="a player for each of 2 agents"):
         chat_config("test", TASK, set="partner=team")
 
 
@@ -229,7 +229,7 @@ def test_cross_play_refuses_an_unknown_metric_after_the_first_pair(tmp_path, cap
 
 
 def test_replicas_of_a_team_are_refused(capsys):
-    argv = ["-e", TASK, "-m", "some/model", "--cook", "2=expert", "--executor", "ray", "--policy-replicas", "2"]
+    argv = ["-e", TASK, "-m", "some/model", "--agent", "2=expert", "--executor", "ray", "--policy-replicas", "2"]
     with pytest.raises(SystemExit):
         eval_command.main(argv)
     assert capsys.readouterr().err.count("--policy-replicas copies one model") == 1
@@ -248,19 +248,19 @@ def test_names_of_teams():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-e", "Overcooked-tomato_salad-3cooks-v0", "--cook", "2=random"], "has 3 cooks, and 2 players are named"),
-        (["-e", "Overcooked-tomato_salad-v0", "--cook", "2=random"], "One cook is no team|drop --cook"),
-        (["-e", "BabyAI-goto-v0", "--cook", "2=random"], "drop --cook"),
-        (["-e", TASK, "--cook", "3=random"], "in a kitchen of two cooks it is --cook 2=MODEL"),
-        (["-e", TASK, "--cook", "2=gredy"], "it is one of greedy, random, blind, expert, idle, or a model"),
-        (["-e", TASK, "--cook", "2=gredy"], "Did you mean 'greedy'"),
-        (["-e", "Overcooked-medium-v0", "--cook", "2=greedy"], "drop --cook, or give --set cooks=2."),
-        (["-e", TASK, "--cook", "2"], "--cook takes N=MODEL"),
-        (["-e", TASK, "--cook", "2=random", "--cook", "2=blind"], "each number once"),
-        (["-e", "Overcooked-medium-v1", "--cook", "2=random"], "play Overcooked-medium-v0, which has teams"),
-        (["-e", TASK, "-m", "team:expert+random"], "name a team's players with --cook"),
+        (["-e", "Overcooked-tomato_salad-3cooks-v0", "--agent", "2=random"], "has 3 agents, and 2 players are named"),
+        (["-e", "Overcooked-tomato_salad-v0", "--agent", "2=random"], "One cook is no team|drop --agent"),
+        (["-e", "BabyAI-goto-v0", "--agent", "2=random"], "drop --agent"),
+        (["-e", TASK, "--agent", "3=random"], "in a game of two agents it is --agent 2=MODEL"),
+        (["-e", TASK, "--agent", "2=gredy"], "it is one of greedy, random, blind, expert, idle, or a model"),
+        (["-e", TASK, "--agent", "2=gredy"], "Did you mean 'greedy'"),
+        (["-e", "Overcooked-medium-v0", "--agent", "2=greedy"], "drop --agent, or give --set cooks=2."),
+        (["-e", TASK, "--agent", "2"], "--agent takes N=MODEL"),
+        (["-e", TASK, "--agent", "2=random", "--agent", "2=blind"], "each number once"),
+        (["-e", "Overcooked-medium-v1", "--agent", "2=random"], "play Overcooked-medium-v0, which has teams"),
+        (["-e", TASK, "-m", "team:expert+random"], "name a team's players with --agent"),
         (["-e", TASK, "-m", "team:expert+greedy"], "write team:expert+expert:greedy."),
-        (["-e", TASK, "--set", "partner=expert", "--cook", "2=random"], "drop --cook"),
+        (["-e", TASK, "--set", "partner=expert", "--agent", "2=random"], "drop --agent"),
     ],
 )
 def test_players_that_do_not_fit_the_cooks_are_refused(words, message, capsys):
@@ -295,4 +295,4 @@ def test_cross_play_needs_a_task_of_several_cooks(capsys):
     with pytest.raises(SystemExit):
         table_command.main(["crossplay", "-e", "BabyAI-goto-v0", "-m", "random"])
     error = capsys.readouterr().err
-    assert "name a task of several cooks" in error and "cooks=2" not in error
+    assert "name a task of several agents" in error and "cooks=2" not in error

@@ -22,7 +22,7 @@ MAX_DRAWS = 600
 _TRIES = 30  # objects tried for one entry of a list
 
 
-class Errand(NamedTuple):
+class ListEntry(NamedTuple):
     """Entry of an agent's list: a thing from the other agent's rooms, and where it belongs."""
 
     owner: int
@@ -41,7 +41,7 @@ class SharedHome(NamedTuple):
     shared: str
     rooms: tuple[tuple[str, ...], ...]
     starts: tuple[str, ...]
-    errands: tuple[Errand, ...]
+    errands: tuple[ListEntry, ...]
 
 
 def draw_shared_home(seed: int, settings: DrawSettings) -> SharedHome:
@@ -94,7 +94,7 @@ class _ErrandDraft(Draft):
         home = self._empty.furnished(ordered(placed), starts[0])
         return SharedHome(home, self.plan, shared, own, starts, tuple(errands))
 
-    def _errand(self, owner: int, sources: list[str], targets: list[str]) -> Errand | None:
+    def _errand(self, owner: int, sources: list[str], targets: list[str]) -> ListEntry | None:
         """Draws a thing that people keep at one of `sources`, and a sensible place for it among `targets`."""
         for _ in range(_TRIES):
             before = dict(self.items)
@@ -116,7 +116,7 @@ class _ErrandDraft(Draft):
                     self.items[item] = source
                     self.mentioned.add(place)
                     found = tuple(c for c in self._part(name, slots) if isinstance(c, Condition))
-                    return Errand(owner, item, place, found, text)
+                    return ListEntry(owner, item, place, found, text)
             self.items = before
         return None
 

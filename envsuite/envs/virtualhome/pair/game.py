@@ -19,7 +19,7 @@ MILESTONES = 4
 """equal shares of an errand: carried by the other agent, laid down in the shared room, carried by its owner, done"""
 
 
-class Reply(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command did."""
 
     text: str
@@ -85,25 +85,25 @@ class SharedGame:
         """Yields number and errand for all on an agent's list."""
         return ((i, errand) for i, errand in enumerate(self.drawn.errands) if errand.owner == agent)
 
-    def act(self, agent: int, text: str) -> Reply:
+    def act(self, agent: int, text: str) -> CommandResult:
         """Executes an agent's command and returns what it sees of it."""
         action = self._list_offers.action(text) or self._grammar.parse(text)
         if action is None and text.strip(" .!\"'`").lower() in ("look", LOOK):
             action = HomeAction("look")
         if action is None:
-            return Reply(REASONS["UNKNOWN"], False)
+            return CommandResult(REASONS["UNKNOWN"], False)
         if action.verb == "look":
-            return Reply(self.describe(agent), True)
+            return CommandResult(self.describe(agent), True)
         if action.verb == WALK and action.x in self._foreign[agent]:
-            return Reply(NOT_YOURS, False)
+            return CommandResult(NOT_YOURS, False)
         after, error = self.engine.apply(self.state(agent), action)
         if error:
-            return Reply(REASONS[error], False)
+            return CommandResult(REASONS[error], False)
         self._own[agent], self._home = after[:_OWN], after[_OWN:]
         text = self._narrator.news(after, action)
         if action.verb == WALK and action.x & self.home.room_mask:
             text += self._company(agent)
-        return Reply(text + "".join(self._count(agent, after)), True)
+        return CommandResult(text + "".join(self._count(agent, after)), True)
 
     def _count(self, agent: int, s: HomeState) -> Iterator[str]:
         """Notes the milestones that a state has reached. Yields a sentence for each errand that it completes."""
