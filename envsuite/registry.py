@@ -164,9 +164,8 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
         return [_default(FAMILIES[lower], notices)]
     if lower in by_lower:
         return [by_lower[lower]]
-    versions = [name for name in by_lower if name.rpartition("-v")[0] == lower]
-    if versions:
-        return [by_lower[max(versions, key=lambda name: int(name.rpartition("-v")[2]))]]
+    if versions := [name for name in by_lower if name.rpartition("-v")[0] == lower]:
+        return [by_lower[max(versions, key=_version)]]
     matches = [task for name, task in by_lower.items() if fnmatch.fnmatchcase(name, lower)]
     if not matches:
         words = set(lower.split("-"))
@@ -174,6 +173,17 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
         hint = did_you_mean(name_pattern, holding[-1:] or [*FAMILIES, *TASKS])
         raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite-envs` lists them all.")
     return matches
+
+
+def newest_version(task: Task) -> str:
+    """Returns the id of the newest registered version of a task."""
+    name = task.id.rpartition("-v")[0]
+    return max((task.id, *(other for other in TASKS if other.rpartition("-v")[0] == name)), key=_version)
+
+
+def _version(task_id: str) -> int:
+    version = task_id.rpartition("-v")[2]
+    return int(version) if version.isdigit() else 0
 
 
 def _default(family: Family, notices: list[str] | None) -> Task:

@@ -229,6 +229,7 @@ class Task:
     panel: str = ""  # "package.module:function" -> Panel: a finite, hashed list of games, seed = index
     requires: str = ""  # the pip extra that installs the engine, e.g. "textworld"
     level: str = ""  # "easy" | "medium" | "hard" for tasks of the difficulty levels
+    blind_share: float = 0.2  # of a level's games that the blind player may win; more only where the docs say why
     summary: str = ""  # one line
     vector_entry_point: str = ""
     """"package.module:Class" of a native gymnasium.vector.SyncVectorEnv, which the rollout then uses; if its class has

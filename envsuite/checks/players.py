@@ -10,8 +10,8 @@ from envsuite.core import TextEnv
 from envsuite.types import Task
 
 BLIND_GAMES, BLIND_GAMES_OF_SLOW_ENGINES = 50, 10
-MAX_BLIND_SUCCESS = 0.2
-"""Share of games above which a level tests too little; published and `-v0` tasks only state their share."""
+MAX_BLIND_SHARE: float = Task.blind_share
+"""Share of games above which a level tests too little, unless the task declares its share."""
 
 
 def expert(build: Callable[..., TextEnv], seeds: list[int]) -> str:
@@ -56,9 +56,10 @@ def idle(build: Callable[..., TextEnv], seeds: list[int]) -> str:
 
 
 def blind(build: Callable[..., TextEnv], task: Task) -> str:
-    """States how often the blind player wins; fails for a level of a `-v1` or later task that it wins too often.
+    """States how often the blind player wins; fails for a level that it wins more often than the task declares.
 
-    Raises NotJudged for other tasks and for families without a blind player.
+    Raises NotJudged for a level that declares more than the usual share, for tasks that are no level or have a later
+    version, and for families without a blind player.
     """
     env = build()
     try:
@@ -70,11 +71,13 @@ def blind(build: Callable[..., TextEnv], task: Task) -> str:
     finally:
         env.close()
     rate = f"{wins} of {len(seeds)} games won by the blind player"
-    version = task.id.rpartition("-v")[2]
-    counts = bool(task.level) and version.isdigit() and int(version) >= 1
-    if not counts:
-        raise NotJudged(f"{rate}; only levels of version 1 or later must keep it below {MAX_BLIND_SUCCESS:.0%}")
-    demand(wins <= MAX_BLIND_SUCCESS * len(seeds), f"{rate}, more than {MAX_BLIND_SUCCESS:.0%}")
+    if not task.level:
+        raise NotJudged(f"{rate}; only levels must keep it below {MAX_BLIND_SHARE:.0%}")
+    if (newest := registry.newest_version(task)) != task.id:
+        raise NotJudged(f"{rate}; judged is the newest version, {newest}")
+    demand(wins <= task.blind_share * len(seeds), f"{rate}, more than {task.blind_share:.0%}")
+    if task.blind_share > MAX_BLIND_SHARE:
+        raise NotJudged(f"{rate}; the level declares up to {task.blind_share:.0%}: compare a player with that")
     return rate
 
 

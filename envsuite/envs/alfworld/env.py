@@ -279,7 +279,7 @@ class AlfworldEnv(TextEnv):
             self._plan = []
 
     def blind_script(self) -> list[str]:
-        return blind_commands(self.objective, PUT[self.dialect])
+        return blind_commands(self.objective, PUT[self.dialect], self.settings.hidden)
 
     def remaining(self) -> int | None:
         if self._native is None:

@@ -58,6 +58,10 @@ for split, summary in OFFICIAL.items():
     )
 
 
+BLIND_SHARES = {"easy": 0.8, "medium": 0.7, "hard": 0.8}
+"""ALFWorld numbers objects and receptacles alike in all rooms, and 50 commands are enough to try the usual places."""
+
+
 def register_generated(name: str, summary: str, level: str = "", **kwargs: object) -> None:
     """Registers both versions of a task of generated games."""
     for version, (entry, vector, rooms) in enumerate(GENERATED):
@@ -69,6 +73,7 @@ def register_generated(name: str, summary: str, level: str = "", **kwargs: objec
                 kwargs=kwargs,
                 splits=SPLITS,
                 level=level,
+                blind_share=BLIND_SHARES.get(level, Task.blind_share),
                 summary=f"{summary}; {rooms}" if version else summary,
             )
         )

@@ -28,6 +28,10 @@ DISJOINT = {"train": range(50_001, 1_050_001), "valid": range(40_001, 40_201), "
 """Seeds of version 1, in the ranges of `structure.split_of_seed`."""
 
 
+BLIND_SHARES = {"easy": 0.4}
+"""Of levels whose objectives often state every step of the solution; a script turns them into commands."""
+
+
 def _task(
     name: str,
     summary: str,
@@ -59,6 +63,7 @@ def _custom(name: str, summary: str, sizes: tuple[int, int, int, int], level_nam
             DISJOINT,
             requires="textworld",
             level=level_name,
+            blind_share=BLIND_SHARES.get(level_name, Task.blind_share),
             summary=f"{summary}; no test game has the structure of a training game",
         )
     )
