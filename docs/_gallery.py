@@ -37,8 +37,8 @@ class Entry(NamedTuple):
 
 
 ENTRIES = (
-    Entry("alfworld", "ALFWorld", "ALFWorld-generated-medium-v0",
-          ("ALFWorld-generated-easy-v0", "ALFWorld-generated-medium-v0", "ALFWorld-generated-hard-v0"),
+    Entry("alfworld", "ALFWorld", "ALFWorld-generated-medium-v1",
+          ("ALFWorld-generated-easy-v1", "ALFWorld-generated-medium-v1", "ALFWorld-generated-hard-v1"),
           "the room of the episode: every receptacle and what is in it; dark ones are closed at the start"),
     Entry("babyai", "BabyAI", "BabyAI-hard-v0",
           ("BabyAI-easy-v0", "BabyAI-medium-v0", "BabyAI-hard-v0"),
