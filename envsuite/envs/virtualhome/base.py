@@ -10,8 +10,6 @@ from envsuite.core import TextEnv
 from envsuite.envs.virtualhome.rules.published import GAMMA
 from envsuite.types import Outcome
 
-MAX_CACHED_GAMES = 8  # games kept with their plans and texts, for repeated attempts at one seed
-
 
 class HomeEnv(TextEnv):
     """A home in which the player does one household task. Rules: docs/envs/virtualhome.md."""
@@ -19,6 +17,8 @@ class HomeEnv(TextEnv):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
     game: Any
     """the game of the current episode"""
+    kept_games: int = 8
+    """games kept with their plans and texts, for repeated attempts at one seed"""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -33,7 +33,7 @@ class HomeEnv(TextEnv):
         game = self._games.get(seed)
         if game is None:
             game = self._games[seed] = self._new_game(seed)
-            if len(self._games) > MAX_CACHED_GAMES:
+            if len(self._games) > self.kept_games:
                 self._games.popitem(last=False)
         return game
 

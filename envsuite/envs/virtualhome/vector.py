@@ -6,12 +6,13 @@ are those of `SyncVectorEnv`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
+from envsuite.envs.virtualhome.base import HomeEnv
 from envsuite.envs.virtualhome.env import VirtualHomeEnv
 from envsuite.envs.virtualhome.household.env import HouseholdEnv
 from envsuite.vector.base import TextVectorEnv
@@ -29,17 +30,31 @@ class VirtualHomeTable(TableVectorEnv):
         env.set_state((env.episode_seed, state))
 
 
+class DrawnHomes(TextVectorEnv):
+    """`num_envs` drawn homes. Each sub-environment keeps its present game only, as resets rarely repeat a seed."""
+
+    def __init__(
+        self,
+        make: Callable[[], HomeEnv],
+        num_envs: int = 1,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        super().__init__(make, num_envs, autoreset_mode)
+        for env in self.envs:
+            env.kept_games = 1
+
+
 def make_vector(
     num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
 ) -> TextVectorEnv:
     """Returns `num_envs` homes of version 0 with the same settings."""
     make = partial(VirtualHomeEnv, **settings)
     tabular = make().settings.task != "household"
-    return (VirtualHomeTable if tabular else TextVectorEnv)(make, num_envs, autoreset_mode)
+    return (VirtualHomeTable if tabular else DrawnHomes)(make, num_envs, autoreset_mode)
 
 
 def make_household_vector(
     num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
 ) -> TextVectorEnv:
     """Returns `num_envs` homes of version 1 with the same settings."""
-    return TextVectorEnv(partial(HouseholdEnv, **settings), num_envs, autoreset_mode)
+    return DrawnHomes(partial(HouseholdEnv, **settings), num_envs, autoreset_mode)
