@@ -29,11 +29,15 @@ class Rates(NamedTuple):
         return f"{self.single:,.0f} | {self.vector:,.0f} | {self.vector / self.single:.1f} | {self.cold:,.0f}"
 
 
-def rates(task: str, settings: dict[str, Any], steps: int, turns: int, rounds: int = ROUNDS) -> Rates:
+def rates(task: str, settings: dict[str, Any], steps: int, turns: int, rounds: int = ROUNDS, resets: int = 0) -> Rates:
     """Measures rounds of `steps` steps in one environment, and of `turns` turns of all games of the vector form.
 
-    The first round of the vector form counts as `cold`, the best of the later ones as its rate.
+    The first round of the vector form counts as `cold`, the best of the later ones as its rate. `resets` games of other
+    seeds are drawn before, so that what games share (floor plans) is in memory, as in a long run.
     """
+    env = registry.build(task, "dense", **settings)
+    for seed in range(500_000, 500_000 + resets):
+        env.reset(seed=seed)
     single, vector = _single(task, settings, steps), _vector(task, settings, turns)
     cold = next(vector)
     pairs = [(next(single), next(vector)) for _ in range(rounds)]

@@ -122,8 +122,8 @@ def _with_agents(model: str, words: Sequence[str]) -> str:
         players[int(number)] = player
     if sorted(players) != list(range(1, len(players) + 1)):
         raise UsageError(
-            f"--agent must name the players of agents 2 to {max(players)}, not only some of them: in a game of two agents "
-            "it is --agent 2=MODEL."
+            f"--agent must name the players of agents 2 to {max(players)}, not only some of them: in a game of two "
+            "agents it is --agent 2=MODEL."
         )
     return team_name([players[number] for number in sorted(players)]) if words else model
 
@@ -133,8 +133,8 @@ def _check_player(name: str) -> None:
     bare = ":" not in name and "/" not in name and not Path(name).exists()
     if name and bare and name not in AGENT_PLAYERS and name.lower() not in (*model_files.BUNDLED, *model_files.ALIASES):
         raise UsageError(
-            f"--agent names an unknown player, {name!r}: it is one of {', '.join(AGENT_PLAYERS)}, or a model as in --model."
-            + did_you_mean(name, (*AGENT_PLAYERS, *model_files.BUNDLED, *model_files.ALIASES))
+            f"--agent names an unknown player, {name!r}: it is one of {', '.join(AGENT_PLAYERS)}, or a model as in "
+            "--model." + did_you_mean(name, (*AGENT_PLAYERS, *model_files.BUNDLED, *model_files.ALIASES))
         )
 
 

@@ -234,7 +234,8 @@ def check_team(config: RunConfig, players: int) -> None:
             cure += f", or play {older.id}, which has teams"
         raise UsageError(f"{config.task.id} with these knobs has one player, not {players}: {cure}.")
     raise UsageError(
-        f"{config.task.id} has {agents} agents, and {players} players are named: name one for each with --agent N=MODEL."
+        f"{config.task.id} has {agents} agents, and {players} players are named: name one for each with "
+        "--agent N=MODEL."
     )
 
 

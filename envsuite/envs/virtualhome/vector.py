@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from gymnasium.vector import AutoresetMode
 
@@ -40,7 +40,7 @@ class DrawnHomes(TextVectorEnv):
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
     ) -> None:
         super().__init__(make, num_envs, autoreset_mode)
-        for env in self.envs:
+        for env in cast(list[HomeEnv], self.envs):
             env.kept_games = 1
 
 

@@ -27,9 +27,9 @@ def parser() -> Parser:
     parser = Parser(
         prog="envsuite-table crossplay",
         usage="%(prog)s -e ENV -m PLAYER -m PLAYER [options]",
-        description="Play every player with every player on one task of several agents, each with a conversation of its "
-        "own, and print the mean of every pair with its 95 % interval. The first agent's player is in the rows, the "
-        "player of all other agents in the columns. Pairs that were played are not played again.",
+        description="Play every player with every player on one task of several agents, each with a conversation of "
+        "its own, and print the mean of every pair with its 95 % interval. The first agent's player is in the rows, "
+        "the player of all other agents in the columns. Pairs that were played are not played again.",
         epilog="Example: envsuite-table crossplay -e suite:overcooked-crossplay -m random -m blind -m greedy -m expert",
     )
     parser.add_argument("-e", "--env", required=True, help="one task with several agents, or suite:NAME")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from envsuite.envs.virtualhome.generator import PROPERTIES, catalog
@@ -57,6 +57,24 @@ class FurnishedPlan(NamedTuple):
     split: str
 
 
+@cache
+def _furniture() -> tuple[tuple[str, dict[str, Any], tuple[str, ...] | None, dict[str, Any]], ...]:
+    """Returns key, catalog entry, possible rooms (None: for held-out homes only) and properties of all furniture.
+
+    Seats come last, because a seat is in the room of the thing that it faces.
+    """
+    specs = catalog()["things"]
+    return tuple(
+        (
+            key,
+            specs[key],
+            None if "for" in specs[key] else rooms_for(key),
+            {flag: specs[key][flag] for flag in PROPERTIES if flag in specs[key]},
+        )
+        for key in sorted(specs, key=lambda key: "faces" in specs[key])
+    )
+
+
 @lru_cache(maxsize=4096)
 def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
     """Returns home number `plan` with `rooms` rooms. Only unseen_home and unseen_appliance alter homes."""
@@ -70,26 +88,24 @@ def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
     names = unseen_furniture() if split == "unseen_appliance" else {}
     things: dict[str, Thing] = {}
     kinds: dict[str, list[str]] = {"room": list(room_names)}
-    specs = catalog()["things"]
-    # Seats come last, because a seat is in the room of the thing that it faces.
-    for key in sorted(specs, key=lambda key: "faces" in specs[key]):
-        spec = specs[key]
+    for key, spec, possible, properties in _furniture():
         present = dice.chance(spec.get("chance", 1.0))
-        rooms_here = [room for room in rooms_for(key) if room in room_names]
-        if "for" in spec or not present or not rooms_here:
+        if not present or possible is None:
+            continue
+        rooms_here = [room for room in possible if room in room_names]
+        if not rooms_here:
             continue
         room = dice.pick(rooms_here)
+        on: tuple[str, ...] = ()
         if "on" in spec:
             support = names.get(spec["on"], spec["on"])
             if support not in things:
                 continue
-            room = things[support].room
+            room, on = things[support].room, (support,)
         faces = names.get(spec.get("faces", ""), spec.get("faces", ""))
         if faces in things:
             room = things[faces].room
         name = names.get(key, key)
-        on = (names.get(spec["on"], spec["on"]),) if "on" in spec else ()
-        properties = {flag: spec[flag] for flag in PROPERTIES if flag in spec}
         things[name] = thing = Thing(name, room, on=on, faces=faces, **properties)
         for kind in _kinds_of(thing, spec):
             kinds.setdefault(kind, []).append(name)

@@ -23,7 +23,8 @@ class HouseholdEngine(FixedEngine):
         """
         inside_of, on_of = self._latest
         if s.inside is not inside_of or s.on is not on_of:
-            rooms, placed = self.home.room_mask, {}
+            rooms = self.home.room_mask
+            placed: dict[int, tuple[int, ...]] = {}
             for bit, inside, on in zip(self.home.movable_bits, s.inside, s.on, strict=True):
                 if place := on or inside & ~rooms:
                     placed[place] = (*placed.get(place, ()), bit)

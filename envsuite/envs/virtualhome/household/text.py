@@ -167,7 +167,8 @@ class ShortNarrator:
     def __init__(self, engine: HouseholdEngine) -> None:
         self.engine = engine
         home = engine.home
-        self._roots, self._pieces, self._all_pieces, self._rooms = home.memo.get("narrated") or self._furniture()
+        narrated: _Narrated = home.memo.get("narrated") or self._furniture()
+        self._roots, self._pieces, self._all_pieces, self._rooms = narrated
         # Texts without loose things in sight, and the texts of this game until something is taken or put.
         self._plain: dict[tuple[int, int, int, bool], str] = home.memo.setdefault("plain", {})
         self._empty_rooms: dict[tuple[int, int, int], str] = home.memo.setdefault("rooms", {})

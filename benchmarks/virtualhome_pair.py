@@ -1,0 +1,79 @@
+"""Success of scripted teams in VirtualHome's homes for two agents, as the rows of a Markdown table.
+
+    python -m benchmarks.virtualhome_pair
+
+Plays the first 100 test games of each level. `expert + idle` is agent 1 with a partner who does nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from statistics import mean
+from typing import Any
+
+from envsuite import registry
+from harness.stats.intervals import wilson
+
+GAMES = 100
+FIRST = 1_000_000
+Player = Callable[[Any, random.Random], str]
+
+
+def expert(env: Any, dice: random.Random) -> str:
+    return str(env.expert())
+
+
+def idle(env: Any, dice: random.Random) -> str:
+    return str(env.idle())
+
+
+def blind(env: Any, dice: random.Random) -> str:
+    return str(env.blind())
+
+
+def anything(env: Any, dice: random.Random) -> str:
+    return dice.choice(env.admissible())
+
+
+def play(level: str, players: tuple[Player, Player], **knobs: Any) -> tuple[int, float]:
+    """Returns the games that a team wins, and its mean number of commands."""
+    env: Any = registry.build(registry.TASKS[f"VirtualHome-pair-{level}-v0"], **knobs)
+    dice, won, turns = random.Random(0), 0, []
+    for seed in range(FIRST, FIRST + GAMES):
+        env.reset(seed=seed)
+        over = False
+        while not over:
+            *_, terminated, truncated, info = env.step(players[env.active](env, dice))
+            over = terminated or truncated
+        won += info["success"]
+        turns.append(env.turn)
+    return won, mean(turns)
+
+
+def percent(won: int) -> str:
+    low, high = wilson(won, GAMES)[1:3]
+    return f"{100 * won / GAMES:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def main() -> None:
+    for level in ("easy", "medium", "hard"):
+        settings = registry.build(registry.TASKS[f"VirtualHome-pair-{level}-v0"]).settings
+        experts, turns = play(level, (expert, expert))
+        cells = [
+            f"{settings.rooms}, {settings.errands}, {settings.max_steps}",
+            percent(experts),
+            f"{turns:.1f}",
+            percent(play(level, (expert, expert), say=False)[0]),
+            percent(play(level, (expert, idle))[0]),
+            percent(play(level, (expert, anything))[0]),
+            percent(play(level, (anything, anything))[0]),
+            percent(play(level, (blind, blind))[0]),
+        ]
+        print(f"| {level} | {' | '.join(cells)} |", flush=True)
+        one = play(level, (expert, expert), partner="policy")
+        print(f"{level}, one player: {percent(one[0])}, {one[1]:.1f} commands")
+
+
+if __name__ == "__main__":
+    main()
