@@ -24,6 +24,10 @@ def expert(env: Any, dice: random.Random) -> str:
     return str(env.expert())
 
 
+def partial(env: Any, dice: random.Random) -> str:
+    return str(env.expert("partial"))
+
+
 def idle(env: Any, dice: random.Random) -> str:
     return str(env.idle())
 
@@ -60,10 +64,12 @@ def main() -> None:
     for level in ("easy", "medium", "hard"):
         settings = registry.build(registry.TASKS[f"VirtualHome-pair-{level}-v0"]).settings
         experts, turns = play(level, (expert, expert))
+        searching, longer = play(level, (partial, partial))
         cells = [
             f"{settings.rooms}, {settings.errands}, {settings.max_steps}",
             percent(experts),
-            f"{turns:.1f}",
+            percent(searching),
+            f"{turns:.1f}, {longer:.1f}",
             percent(play(level, (expert, expert), say=False)[0]),
             percent(play(level, (expert, idle))[0]),
             percent(play(level, (expert, anything))[0]),

@@ -54,6 +54,19 @@ def test_a_team_of_experts_wins_and_earns_one_in_all(level):
         assert env.turn <= env.settings.max_steps * 0.7
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_team_that_has_to_search_wins_with_valid_commands(level):
+    for seed in (2, TEST + 2):
+        env = env_of(level)
+        env.reset(seed=seed)
+        over = False
+        while not over:
+            *_, terminated, truncated, info = env.step(env.expert("partial"))
+            assert info["is_action_valid"]
+            over = terminated or truncated
+        assert info["success"]
+
+
 @pytest.mark.parametrize("players", [(expert, idle), (idle, expert), (expert, blind), (blind, blind)])
 def test_nobody_wins_alone_or_without_looking(players):
     for seed in range(TEST, TEST + 3):

@@ -82,7 +82,7 @@ class PairEnv(TextEnv):
     ranges = {"dense": (0.0, 1.0), "errands": (0.0, 1.0)}
     levels = PAIR_LEVELS
     tools = HOUSEHOLD_TOOLS
-    experts: ClassVar[tuple[str, ...]] = ("",)
+    experts: ClassVar[tuple[str, ...]] = ("", "partial")
     team_knobs: ClassVar[dict[str, Any]] = {"partner": "team"}
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
 
@@ -111,6 +111,8 @@ class PairEnv(TextEnv):
         self._mail = Mailbox(AGENTS, "Agent")
         common = self.settings.partner == "policy"
         self._experts = [ErrandExpert(self.game, agent, common) for agent in range(AGENTS)]
+        for one in self._experts:
+            one.look()
         self._seen = [self.game.describe(agent) for agent in range(AGENTS)]
         """what each agent reads on its next turn"""
         return self._observation()
@@ -145,6 +147,7 @@ class PairEnv(TextEnv):
             self._experts[agent].asked |= bool(message)
         reply = self.game.act(agent, command)
         self._seen[agent] = reply.text
+        self._experts[agent].look()
         return reply.valid
 
     def _partner(self) -> str:
@@ -165,10 +168,10 @@ class PairEnv(TextEnv):
         return LOOK
 
     def expert(self, kind: str = "") -> str | None:
-        return None if self._over else self._advice(self.active)
+        return None if self._over else self._advice(self.active, kind)
 
-    def _advice(self, agent: int) -> str:
-        command, message = self._experts[agent].next()
+    def _advice(self, agent: int, kind: str = "") -> str:
+        command, message = self._experts[agent].next(searching=kind == "partial")
         return f"{command}; say: {message}" if message and self._says else command
 
     def blind_script(self) -> Sequence[str]:

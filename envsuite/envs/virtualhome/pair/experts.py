@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from envsuite.envs.virtualhome.generator import catalog
+from envsuite.envs.virtualhome.household.partial import ANYWHERE
 from envsuite.envs.virtualhome.household.text import LOOK
 from envsuite.envs.virtualhome.household.vocabulary import (
     category,
@@ -24,8 +25,9 @@ _GUESSES, _PROBES = 2, 2  # names tried for a thing by the blind player, and pla
 class ErrandExpert:
     """One agent that knows its own half of the home and its own list, and of the other's list what it was told.
 
-    It asks for the things on its list by their nouns, fetches things whose nouns it was asked for, and tells where it
-    has laid them. It goes for a thing in the shared room once it was told that it is there.
+    A searching expert knows the furniture of its rooms, but not which things are where: it looks first where people
+    keep them. Both ask for the things on their list by their nouns, fetch things whose nouns they were asked for, and
+    tell where they have laid them. They go for a thing in the shared room once they were told that it is there.
     """
 
     def __init__(self, game: SharedGame, agent: int, told_all: bool) -> None:
@@ -33,6 +35,8 @@ class ErrandExpert:
         self.game, self.agent, self.told_all = game, agent, told_all
         self.asked = False
         self._heard: list[str] = []
+        self._known: set[int] = set()  # objects that the agent has seen
+        self._inspected: set[int] = set()  # furniture whose contents it has seen
 
     def hear(self, message: str) -> None:
         """Remembers a message of the other agent."""
@@ -41,21 +45,30 @@ class ErrandExpert:
 
     def save(self) -> Any:
         """Returns the state for `load`."""
-        return self.asked, tuple(self._heard)
+        return self.asked, tuple(self._heard), frozenset(self._known), frozenset(self._inspected)
 
     def load(self, saved: Any) -> None:
         """Restores a saved state."""
-        self.asked, self._heard = saved[0], list(saved[1])
+        self.asked, heard, known, inspected = saved
+        self._heard, self._known, self._inspected = list(heard), set(known), set(inspected)
 
-    def next(self) -> tuple[str, str]:
+    def look(self) -> None:
+        """Remembers what the agent sees now."""
+        engine, home, s = self.game.engine, self.game.home, self.game.state(self.agent)
+        self._known.update(home.bits(engine.visible(s) & home.movable))
+        for piece in home.bits(home.fixed_in[s.room] & (home.surface | home.container)):
+            if not piece & home.door & ~s.open and (not engine.nearsighted or home.root[piece] == s.near):
+                self._inspected.add(piece)
+
+    def next(self, searching: bool = False) -> tuple[str, str]:
         """Returns the next command, and a message to the other agent or ""."""
-        command, message = self._job()
+        command, message = self._job(searching)
         if not self.asked and not self.told_all:
             nouns = ", ".join(noun_of(errand.item) for _, errand in self.game.errands(self.agent))
             message = f"Please bring to the {self.game.drawn.shared}: {nouns}." if nouns else ""
         return command, message
 
-    def _job(self) -> tuple[str, str]:
+    def _job(self, searching: bool) -> tuple[str, str]:
         game, agent = self.game, self.agent
         home, s = game.home, game.state(agent)
         if s.sitting:
@@ -74,10 +87,10 @@ class ErrandExpert:
         for item in mine:
             near = self._room_of(item) in own or (self._room_of(item) == game.shared and self._knows_of(item))
             if near and self._loose(item):
-                return self._fetch(item), ""
+                return self._fetch(item, searching), ""
         for item in self._requests():
             if self._room_of(item) != game.shared and self._loose(item):
-                return self._fetch(item), ""
+                return self._fetch(item, searching), ""
         if s.room != game.shared:
             return game.phrase(HomeAction(WALK, game.shared)), ""
         return LOOK, ""
@@ -119,14 +132,38 @@ class ErrandExpert:
             if key not in own and self._room_of(key) in mine and self._mentioned(key)
         ]
 
-    def _fetch(self, item: str) -> str:
-        """Returns the next command on the way to take an object."""
+    def _fetch(self, item: str, searching: bool) -> str:
+        """Returns the next command on the way to take an object, or to find it."""
         home, s = self.game.home, self.game.state(self.agent)
         bit, i = home.bit[item], self._index(item)
         place = s.on[i] or s.inside[i] & ~home.room_mask
+        if searching and bit not in self._known and not self._told(item, place) and (spot := self._unseen_spot(item)):
+            return self._at(spot, HomeAction(OPEN, spot))
         if place & home.door & ~s.open:
             return self._at(place, HomeAction(OPEN, place))
         return self._at(place, HomeAction(GRAB, bit))
+
+    def _told(self, item: str, place: int) -> bool:
+        """Returns True if a message names both an object and the furniture where it is."""
+        where = self.game.home.nouns[place].lower()
+        return any(noun_of(item).lower() in message and where in message for message in self._heard)
+
+    def _unseen_spot(self, item: str) -> int:
+        """Returns the furniture with the highest chance per command to hold an object; 0 if all has been seen.
+
+        It is in the agent's rooms, or in the shared room if the object was laid down there.
+        """
+        home, s = self.game.home, self.game.state(self.agent)
+        usual, best = usual_places(category(noun_of(item))), (0.0, 0)
+        own = [home.bit[room] for room in self.game.drawn.rooms[self.agent]]
+        for room in own if self._room_of(item) in own else [self.game.shared]:
+            for piece in home.bits(home.fixed_in[room] & home.target & (home.surface | home.container)):
+                if piece not in self._inspected:
+                    shut = bool(piece & home.door & ~s.open)
+                    cost = 1 + (room != s.room) + shut - (home.root[piece] == s.near)
+                    weight = usual.get(home.names[piece.bit_length() - 1], ANYWHERE) / max(cost, 1)
+                    best = max(best, (weight, piece))
+        return best[1]
 
     def _lay_down(self, held: int) -> tuple[str, str]:
         """Returns the next command on the way to lay an object down in the shared room, and the message about it."""
