@@ -2,7 +2,8 @@
 
     python -m benchmarks.virtualhome_pair
 
-Plays the first 100 test games of each level. `expert + idle` is agent 1 with a partner who does nothing.
+Plays the first 100 test games of each level. `expert + idle` is agent 1 with a partner who does nothing; two
+haulers carry everything to the shared room in place of talking.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from statistics import mean
 from typing import Any
 
 from envsuite import registry
+from envsuite.envs.virtualhome.pair.experts import ErrandExpert
 from harness.stats.intervals import wilson
 
 GAMES = 100
@@ -38,6 +40,23 @@ def blind(env: Any, dice: random.Random) -> str:
 
 def anything(env: Any, dice: random.Random) -> str:
     return dice.choice(env.admissible())
+
+
+class Hauler(ErrandExpert):
+    """An agent that needs no messages: it carries every loose thing of its rooms to the shared room."""
+
+    def _requests(self) -> list[str]:
+        home = self.game.home
+        mine = [home.bit[room] for room in self.game.drawn.rooms[self.agent]]
+        own = {errand.item for _, errand in self.game.errands(self.agent)}
+        return [key for key in home.movable_keys if key not in own and self._room_of(key) in mine]
+
+    def _knows_of(self, item: str) -> bool:
+        return True
+
+
+def haul(env: Any, dice: random.Random) -> str:
+    return Hauler(env.game, env.active, told_all=True).next()[0]
 
 
 def play(level: str, players: tuple[Player, Player], **knobs: Any) -> tuple[int, float]:
@@ -71,6 +90,7 @@ def main() -> None:
             percent(searching),
             f"{turns:.1f}, {longer:.1f}",
             percent(play(level, (expert, expert), say=False)[0]),
+            percent(play(level, (haul, haul), say=False)[0]),
             percent(play(level, (expert, idle))[0]),
             percent(play(level, (expert, anything))[0]),
             percent(play(level, (anything, anything))[0]),

@@ -80,11 +80,19 @@ HOUSEHOLD_SPLITS = {
 }
 PAIR_ENTRY_POINT = "envsuite.envs.virtualhome.pair.env:PairEnv"
 PAIR_LEVELS: dict[str, dict[str, Any]] = {
-    "easy": {"rooms": 3, "objects": 8, "distractors": 2, "hidden": 0.2, "sight": "room", "errands": 2, "max_steps": 60},
-    "medium": {"rooms": 5, "objects": 16, "distractors": 4, "hidden": 0.4, "errands": 4, "max_steps": 120},
-    "hard": {"rooms": 7, "objects": 28, "distractors": 8, "hidden": 0.5, "errands": 6, "max_steps": 180},
+    "easy": {
+        "rooms": 3,
+        "objects": 14,
+        "distractors": 2,
+        "hidden": 0.2,
+        "sight": "room",
+        "errands": 2,
+        "max_steps": 40,
+    },
+    "medium": {"rooms": 5, "objects": 24, "distractors": 4, "hidden": 0.4, "errands": 4, "max_steps": 90},
+    "hard": {"rooms": 7, "objects": 40, "distractors": 8, "hidden": 0.5, "errands": 6, "max_steps": 130},
 }
-"""Levels of homes for two agents"""
+"""Levels of homes for two agents; `max_steps` leaves no time to carry everything to the shared room"""
 PAIR_SUMMARIES = {
     "easy": "two agents with a room each and a shared one, a list each, and messages",
     "medium": "two agents with two rooms each and a shared one, four errands, and messages",
