@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.envs.textworld.engine.interpreter import LOST, WON, Frame, Opening
-from envsuite.envs.textworld.native.prose import NotCovered, in_sentence, parse_text, plain, quoted_in_parts, render, with_article
+from envsuite.envs.textworld.native.prose import (
+    NotCovered,
+    in_sentence,
+    parse_text,
+    plain,
+    quoted_in_parts,
+    render,
+    with_article,
+)
 
 RULES = "70911fc8"
 """First digits of the digest of the rules that this engine implements."""
@@ -23,7 +31,9 @@ STATUSES = ("open", "closed", "locked")
 PLACES = ("at", "in", "on")
 RESTART = "Would you like to RESTART, RESTORE a saved game, QUIT or UNDO the last command?"
 BANNER = (Path(__file__).parent / "banner.txt").read_text()
-NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+MAX_ENTITIES = 40
+"""Number of rooms and things; larger games were not compared with the interpreter."""
 PART = 200
 """Number of characters of the parts in which TextWorld writes the objective."""
 KINDS = ("t", "s", "c", "o", "f", "k", "d")
@@ -56,6 +66,8 @@ class NativeGame:
     def _check(self, infos: dict[str, dict[str, Any]]) -> None:
         """Raises NotCovered for names that the interpreter might not tell apart."""
         words = []
+        if len(infos) > MAX_ENTITIES:
+            raise NotCovered(f"{len(infos)} rooms and things")
         for key, info in infos.items():
             if info["type"] not in (*KINDS, "r") or info["definite"] or info["indefinite"] or info["synonyms"]:
                 raise NotCovered(f"entity {key}")
@@ -97,7 +109,12 @@ class NativeGame:
                 if door is None and ((here, there) not in free or (there, here) not in free):
                     raise NotCovered("a blocked way")
                 self.exits[here][direction] = (there, door)
-        self._order = [key for key in self._start_place if key != "P"]
+        # Inform lists the things of a place in the order in which TextWorld's facts first mention them.
+        mentions: dict[str, None] = {}
+        for name, *arguments in facts:
+            if arguments[0] not in self.exits:
+                mentions.update(dict.fromkeys(arguments if name == "match" else arguments[:1]))
+        self._order = [key for key in mentions if key in self._start_place and key != "P"]
 
     def _read_quests(self, quests: list[dict[str, Any]]) -> None:
         self.quests: list[tuple[list[list[tuple[str, ...]]], int]] = []
@@ -112,16 +129,14 @@ class NativeGame:
                 ]
                 events.append([fact for fact in facts if fact[0] not in STATIC])
             self.quests.append((events, quest["reward"]))
-        if not self.quests:
-            raise NotCovered("no quest")
         self.max_score = sum(reward for _, reward in self.quests)
+        if not self.quests or self.max_score >= len(NUMBERS):
+            raise NotCovered("no quest, or high rewards")
 
     def reset(self) -> None:
         """Returns to the start of the game."""
         self.status = dict(self._start_status)
-        self.contents: dict[str, list[str]] = {
-            key: [] for key, kind in self.kind.items() if kind in ("r", "c", "s")
-        }
+        self.contents: dict[str, list[str]] = {key: [] for key, kind in self.kind.items() if kind in ("r", "c", "s")}
         self.contents["I"] = []
         self.place: dict[str, str] = {}
         for key in self._order:
@@ -136,7 +151,16 @@ class NativeGame:
     def get_state(self) -> Any:
         """Returns the present state for `set_state`."""
         contents = {key: list(keys) for key, keys in self.contents.items()}
-        return dict(self.status), contents, dict(self.place), self.room, list(self.done), self.score, self.turns, self.won
+        return (
+            dict(self.status),
+            contents,
+            dict(self.place),
+            self.room,
+            list(self.done),
+            self.score,
+            self.turns,
+            self.won,
+        )
 
     def set_state(self, state: Any) -> None:
         """Restores a state of this game."""
@@ -165,7 +189,7 @@ class NativeGame:
 
     def step(self, command: str) -> Frame | None:
         """Plays a listed command; returns None, and changes nothing, for any other."""
-        answer = self.answers.get(command)
+        answer = self.answers.get(command.lower())
         if answer is None or self.won:
             return None
         text = answer()
@@ -184,13 +208,12 @@ class NativeGame:
         text = ""
         if self.score != before:
             gain = self.score - before
-            if gain >= len(NUMBERS):
-                raise NotCovered("a large reward")
             text = f"\nYour score has just gone up by {NUMBERS[gain]} point{'s' * (gain != 1)}.\n"
         if all(self.done):
             self.won = True
             turns = self.turns + 1
-            text += f"\n\n{' ' * 55}{WON}\n\nYou scored {self.score} out of a possible {self.max_score}, in {turns} turn{'s' * (turns != 1)}.\n\n\n{RESTART}\n>"
+            text += f"\n\n{' ' * 55}{WON}\n\nYou scored {self.score} out of a possible {self.max_score}, "
+            text += f"in {turns} turn{'s' * (turns != 1)}.\n\n\n{RESTART}\n>"
         return text
 
     def _holds(self, fact: tuple[str, ...]) -> bool:
@@ -237,5 +260,14 @@ class NativeGame:
         """Computes the listed commands of the present state."""
         from envsuite.envs.textworld.native.actions import answers
 
-        self.answers: dict[str, Answer] = answers(self)
-        self.commands = sorted(self.answers)
+        listed: dict[str, Answer] = answers(self)
+        self.commands = sorted(listed)
+        self.answers = {command.lower(): answer for command, answer in listed.items()}
+
+
+def load_native(path: Path, inventory: bool) -> NativeGame | None:
+    """Returns the game of a .json file; None if only the interpreter can play it."""
+    try:
+        return NativeGame(path, inventory)
+    except (NotCovered, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # also a damaged file, which the interpreter's path reports or replaces

@@ -36,7 +36,7 @@ def in_sentence(names: Sequence[str]) -> str:
 
 def plain(text: str) -> str:
     """Returns a text without the blanks that Inform drops at the ends of lines of its source."""
-    if set(text) & set('\\{}~^@\t') or not text.isascii():
+    if set(text) & set("\\{}~^@\t") or not text.isascii():
         raise NotCovered(f"text {text[:60]!r}")
     return re.sub(r" *\n *", "\n", text)
 
