@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from envsuite.envs.textworld.native.prose import render
 
-if TYPE_CHECKING:
-    from envsuite.envs.textworld.native.game import NativeGame
-
+NativeGame = Any  # the class in `game`, which imports this module
 Answer = Callable[[], str]
 
 
@@ -63,48 +61,48 @@ def answers(game: NativeGame) -> dict[str, Answer]:
 
 
 def _look(game: NativeGame) -> str:
-    return f"\n{game._look()}\n"
+    return f"\n{game.describe_room()}\n"
 
 
 def _go(game: NativeGame, there: str) -> str:
     game.room = there
-    game._know()
-    return f"\n\n{game._look()}\n"
+    game.update()
+    return f"\n\n{game.describe_room()}\n"
 
 
 def _set(game: NativeGame, key: str, status: str, verb: str) -> str:
     game.status[key] = status
-    game._know()
+    game.update()
     return f"\nYou {verb} {game.definite[key]}.\n\n"
 
 
 def _open(game: NativeGame, key: str) -> str:
     game.status[key] = "open"
-    game._know()
+    game.update()
     inside = game.contents.get(key)
     revealing = f", revealing {game.listed(key)}" if inside else ""
     return f"\nYou open {game.definite[key]}{revealing}.\n\n"
 
 
 def _take(game: NativeGame, key: str, holder: str) -> str:
-    game._move(key, "I")
+    game.move(key, "I")
     if holder:
         return f"\nYou take the {game.names[key]} from the {game.names[holder]}.\n\n\n"
     return f"\nYou pick up the {game.names[key]} from the ground.\n\n\n"
 
 
 def _put(game: NativeGame, key: str, holder: str, link: str) -> str:
-    game._move(key, holder)
+    game.move(key, holder)
     return f"\nYou put the {game.names[key]} {link} the {game.names[holder]}.\n\n"
 
 
 def _drop(game: NativeGame, key: str) -> str:
-    game._move(key, game.room)
+    game.move(key, game.room)
     return f"\nYou drop the {game.names[key]} on the ground.\n\n"
 
 
 def _eat(game: NativeGame, key: str) -> str:
-    game._move(key, "")
+    game.move(key, "")
     return f"\nYou eat the {game.names[key]}. Not bad.\n\n"
 
 

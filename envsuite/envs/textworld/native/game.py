@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.envs.textworld.engine.interpreter import LOST, WON, Frame, Opening
+from envsuite.envs.textworld.native.actions import answers
 from envsuite.envs.textworld.native.prose import (
     NotCovered,
     in_sentence,
@@ -146,7 +147,7 @@ class NativeGame:
         self.done = [False] * len(self.quests)
         self.score = self.turns = 0
         self.won = False
-        self._know()
+        self.update()
 
     def get_state(self) -> Any:
         """Returns the present state for `set_state`."""
@@ -167,19 +168,20 @@ class NativeGame:
         status, contents, place, self.room, done, self.score, self.turns, self.won = state
         self.status, self.place, self.done = dict(status), dict(place), list(done)
         self.contents = {key: list(keys) for key, keys in contents.items()}
-        self._know()
+        self.update()
 
     def listed(self, key: str) -> str:
         """Returns the contents of a place as a list with articles."""
         return in_sentence([self.article[thing] for thing in self.contents[key]])
 
     def inventory(self) -> str:
+        """Returns the sentence that lists what the player carries."""
         carried = f": {self.listed('I')}" if self.contents["I"] else " nothing"
         return f"You are carrying{carried}."
 
     def opening(self) -> Opening:
         """Returns the first frame."""
-        text = f"{BANNER}{self._objective_text()}\n\n{self._look().rstrip()}\n\n>"
+        text = f"{BANNER}{self._objective_text()}\n\n{self.describe_room().rstrip()}\n\n>"
         return Opening(self._frame(text), self.objective, self.max_score)
 
     def _objective_text(self) -> str:
@@ -242,24 +244,24 @@ class NativeGame:
             self.commands,
         )
 
-    def _look(self) -> str:
+    def describe_room(self) -> str:
+        """Returns the room's title, its description and what is on its floor."""
         floor = [key for key in self.contents[self.room] if self.kind[key] not in ("c", "s")]
         text = f"{self.title[self.room]}\n{render(self.texts[self.room], self)}\n\n"
         if floor:
             text += f"There is {in_sentence([self.article[key] for key in floor])} on the floor.\n"
         return text
 
-    def _move(self, thing: str, place: str) -> None:
+    def move(self, thing: str, place: str) -> None:
+        """Moves a thing to a place, where it is listed first; '' is nowhere."""
         self.contents[self.place[thing]].remove(thing)
         self.place[thing] = place
         if place:
             self.contents[place].insert(0, thing)
-        self._know()
+        self.update()
 
-    def _know(self) -> None:
+    def update(self) -> None:
         """Computes the listed commands of the present state."""
-        from envsuite.envs.textworld.native.actions import answers
-
         listed: dict[str, Answer] = answers(self)
         self.commands = sorted(listed)
         self.answers = {command.lower(): answer for command, answer in listed.items()}
