@@ -138,7 +138,7 @@ class TextWorld(TextEnv):
         ),
         Knob(
             "engine",
-            "auto",
+            "interpreter",
             "auto: listed commands of custom games without compiling, until a command needs the interpreter",
             choices=("auto", "interpreter"),
         ),
