@@ -180,6 +180,9 @@ equivalence: dev  ## the native ALFWorld engine against the stock one on every g
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 	$(BIN)/python -m benchmarks.alfworld_compat --write
 
+textworld-proof: dev  ## TextWorld's native engine against the interpreter, frame by frame, on many games
+	$(BIN)/python -m benchmarks.textworld_native --games 200 --episodes 60
+
 gallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
 	$(BIN)/python -m docs._report_picture
@@ -215,4 +218,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence textworld-proof leaderboards gallery figures docs-check boards site constraints lock clean

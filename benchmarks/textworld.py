@@ -121,6 +121,7 @@ def steps(episodes: int) -> None:
                 "TextWorld-w2-o3-q4-v0",
                 **{"world_size": 2, "nb_objects": 3, "quest_length": 4} | {"challenge": challenge, **settings},
                 observations=observations,
+                engine="interpreter",  # this measures the interpreter; benchmarks/textworld_native.py the other
                 max_steps=10_000,
             )
             infos = textworld.EnvInfos(

@@ -44,7 +44,8 @@ KINDS = {
 
 
 def build(mode="dense", **knobs):
-    return registry.build("TextWorld-w2-o3-q4-v0", mode, **{"max_steps": 100, **knobs})
+    """Returns an environment that plays in the interpreter, which these tests are about."""
+    return registry.build("TextWorld-w2-o3-q4-v0", mode, **{"max_steps": 100, "engine": "interpreter", **knobs})
 
 
 class Kinds(dict):

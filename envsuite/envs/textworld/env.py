@@ -33,7 +33,7 @@ from envsuite.core import TURNS_LEFT, TextEnv
 from envsuite.envs.textworld.blind import blind_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
 from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
-from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game
+from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game, find_logic, story_path
 from envsuite.envs.textworld.games import (
     SETTINGS,
     GameSpec,
@@ -42,9 +42,10 @@ from envsuite.envs.textworld.games import (
     structure_facts,
     textworld_version,
 )
+from envsuite.envs.textworld.native.game import NativeGame, load_native
 from envsuite.envs.textworld.observation import STYLES, opening_text
 from envsuite.envs.textworld.story_files import SUFFIXES, check_story
-from envsuite.errors import BadKnob, DataError, UsageError
+from envsuite.errors import BadKnob, DataError, EngineFailure, UsageError
 from envsuite.types import Knob, Outcome
 
 PLAN_STATES = 150_000
@@ -79,6 +80,9 @@ class SavedGame(NamedTuple):
     objective: str
     max_score: int | None
     labels: tuple[tuple[str, str], ...]
+    played: tuple[str, ...] = ()
+    native: Any = None
+    """state of the native engine, if it played the game so far; `interpreter` is empty then"""
 
 
 class TextWorld(TextEnv):
@@ -132,6 +136,12 @@ class TextWorld(TextEnv):
             "filtered: without commands that only look; whole: the engine's list",
             choices=("filtered", "whole"),
         ),
+        Knob(
+            "engine",
+            "interpreter",
+            "auto: listed commands of custom games without compiling, until a command needs the interpreter",
+            choices=("auto", "interpreter"),
+        ),
         TURNS_LEFT,
     )
     ranges = {"score": (0.0, 1.0)}
@@ -162,6 +172,9 @@ class TextWorld(TextEnv):
         self.instructions = f"{GENERAL}\n{HINTS[self.challenge]}"
         self.interpreter = Interpreter()
         self.files = _story_files(settings["game"]) if settings["game"] else []
+        self.native: NativeGame | None = None
+        """the engine that plays without compiling; None once the interpreter has taken over"""
+        self._played: list[str] = []
         self.game: GameSpec | None = None
         self.path: Path | None = None
         self.frame = Frame("")
@@ -177,16 +190,58 @@ class TextWorld(TextEnv):
             own = {name: getattr(self.settings, name) for name in SETTINGS[self.challenge]}
             self.game = game_spec(self.challenge, own, seed, self.settings.split_by)
             self._labels = {"task_type": self.challenge, "instance": self.game.name}
-            self.path = find_game(self.game) or Path(
-                self.interpreter.ask("make", self.game, timeout=GENERATION_SECONDS)
-            )
-        with_state = self.settings.observations != "raw"
-        opening: Opening = self.interpreter.ask("open", str(self.path), with_state, timeout=OPEN_SECONDS)
+            self.path = story_path(self.game)
+        self._played, self.native = [], self._load_native()
+        opening: Opening = self._open() if self.native is None else self.native.opening()
         self.frame, self.max_score = opening.frame, opening.max_score
         self.objective = " ".join(opening.objective.split()) or (
             "Find out what there is to do, and do it." if self.challenge else "Play the game as far as you can."
         )
         return opening_text(opening) if self.settings.observations == "compact" else self._text(self.frame)
+
+    def _load_native(self) -> NativeGame | None:
+        """Returns the game for the native engine at its start; None if it does not cover the game."""
+        if self.game is None or self.challenge != "custom" or self.settings.engine == "interpreter":
+            return None
+        return load_native(self._logic(), self.settings.observations != "raw")
+
+    def _logic(self) -> Path:
+        """Returns the .json file of a generated game, which is generated if necessary."""
+        assert self.game is not None
+        return find_logic(self.game) or Path(self.interpreter.ask("make_logic", self.game, timeout=GENERATION_SECONDS))
+
+    def _open(self) -> Opening:
+        """Starts the game in the interpreter, and generates and compiles it if necessary."""
+        if self.game is not None and find_game(self.game) is None:
+            self.interpreter.ask("make", self.game, timeout=GENERATION_SECONDS)
+        with_state = self.settings.observations != "raw"
+        opening: Opening = self.interpreter.ask("open", str(self.path), with_state, timeout=OPEN_SECONDS)
+        return opening
+
+    def _use_interpreter(self) -> None:
+        """Moves a game from the native engine to the interpreter, which repeats the commands so far."""
+        if self.native is None:
+            return
+        frame = self._open().frame
+        for command in self._played:
+            frame = self.interpreter.ask("step", command)
+        if frame != self.frame:
+            raise EngineFailure(
+                f"The native engine and the interpreter disagree on {self._labels['instance']} after "
+                f"{self._played}: use engine=interpreter, and report it."
+            )
+        self.native = None
+
+    def _send(self, command: str) -> Frame:
+        """Plays a clean command in the native engine, or in the interpreter if it is not listed."""
+        if self.native is not None:
+            answer = self.native.step(command)
+            if answer is not None:
+                self._played.append(command)
+                return answer
+            self._use_interpreter()
+        frame: Frame = self.interpreter.ask("step", command)
+        return frame
 
     def _text(self, frame: Frame) -> str:
         """Returns the observation of a frame in the style of the knob `observations`."""
@@ -197,7 +252,7 @@ class TextWorld(TextEnv):
         if refusal:
             return Outcome(refusal, valid=False, progression=self._share())
         before = self.frame
-        self.frame = frame = self.interpreter.ask("step", sent)
+        self.frame = frame = self._send(sent)
         return Outcome(
             text=self._text(frame),
             reward=float((frame.score or 0) - (before.score or 0)),
@@ -225,6 +280,7 @@ class TextWorld(TextEnv):
             remaining, command = self._plan()
             if remaining != UNKNOWN:
                 return command
+        self._use_interpreter()
         command_from_policy: str | None = self.interpreter.ask("policy", timeout=PLAN_SECONDS)
         return command_from_policy
 
@@ -246,21 +302,34 @@ class TextWorld(TextEnv):
         return remaining
 
     def _plan(self) -> tuple[int | None, str | None]:
+        self._use_interpreter()
         plan: tuple[int | None, str | None] = self.interpreter.ask("plan", PLAN_STATES, timeout=PLAN_SECONDS)
         return plan
 
     def get_state(self) -> SavedGame:
-        """Returns a snapshot: the memory of the interpreter, the tracked logic, and the last frame."""
-        state: bytes = self.interpreter.ask("save")
-        labels = tuple(self._labels.items())
-        return SavedGame(str(self.path), state, self.frame, self.game, self.objective, self.max_score, labels)
+        """Returns a snapshot: the memory of the interpreter or the native engine, the tracked logic, and the
+        last frame.
+        """
+        native = None if self.native is None else self.native.get_state()
+        state: bytes = b"" if self.native is not None else self.interpreter.ask("save")
+        labels, played = tuple(self._labels.items()), tuple(self._played)
+        return SavedGame(
+            str(self.path), state, self.frame, self.game, self.objective, self.max_score, labels, played, native
+        )
 
     def set_state(self, state: SavedGame) -> None:
         """Restores a snapshot, which may be of another game or from another environment of this task."""
         with_state = self.settings.observations != "raw"
-        self.interpreter.ask("load", state.path, with_state, state.interpreter, timeout=OPEN_SECONDS)
+        if state.native is None:
+            self.interpreter.ask("load", state.path, with_state, state.interpreter, timeout=OPEN_SECONDS)
         self.path, self.frame, self.game = Path(state.path), state.frame, state.game
         self.objective, self.max_score, self._labels = state.objective, state.max_score, dict(state.labels)
+        self._played, self.native = list(state.played), None
+        if state.native is not None:
+            self.native = native = load_native(self._logic(), with_state)
+            if native is None:
+                raise DataError(f"Game {state.path} is damaged: remove its folder, and start the episode again.")
+            native.set_state(state.native)
 
     def labels(self) -> dict[str, str]:
         return dict(self._labels)

@@ -36,8 +36,17 @@ def find_game(spec: GameSpec) -> Path | None:
     path = story_path(spec)
     try:
         check_story(path)
-        metadata = path.with_suffix(".json").read_bytes()
-    except (DataError, OSError):
+    except DataError:
+        return None
+    return path if find_logic(spec) else None
+
+
+def find_logic(spec: GameSpec) -> Path | None:
+    """Returns the .json file of a game, which may not be compiled yet; None if it is missing or damaged."""
+    path = story_path(spec).with_suffix(".json")
+    try:
+        metadata = path.read_bytes()
+    except OSError:
         return None
     return path if metadata[:1] + metadata[-1:] == b"{}" else None  # neither empty nor truncated
 
@@ -61,14 +70,24 @@ def ensure_game(spec: GameSpec) -> Path:
     return _place(spec, write)
 
 
-def _place(spec: GameSpec, write: Callable[[Path], None]) -> Path:
-    """Creates a game in the cache if it is missing; `write` creates its files in a given folder."""
+def ensure_logic(spec: GameSpec) -> Path:
+    """Returns the .json file of a game and generates it, without compiling, if necessary. Raises CannotGenerate."""
+    from envsuite.envs.textworld.generator import make_game
+
+    def write(folder: Path) -> None:
+        make_game(spec).save(str(folder / "game.json"))
+
+    return find_logic(spec) or _place(spec, write, find_logic)
+
+
+def _place(spec: GameSpec, write: Callable[[Path], None], find: Callable[[GameSpec], Path | None] = find_game) -> Path:
+    """Creates a game in the cache if `find` misses it; `write` creates its files in a given folder."""
     import filelock
 
     target = story_path(spec).parent
     # 4,096 locks shared by all games: nearly as good as one per game, with few files.
     with filelock.FileLock(cache_dir("textworld", "locks") / f"{spec.key[:3]}.lock"):
-        path = find_game(spec)
+        path = find(spec)
         if path is not None:
             return path
         draft = target.with_name(target.name + ".partial")
@@ -76,7 +95,8 @@ def _place(spec: GameSpec, write: Callable[[Path], None]) -> Path:
         draft.mkdir(parents=True)
         try:
             write(draft)
-            check_story(draft / "game.z8")
+            if find is find_game:
+                check_story(draft / "game.z8")
             for written in draft.iterdir():
                 with written.open("rb") as file:
                     os.fsync(file.fileno())
@@ -84,7 +104,7 @@ def _place(spec: GameSpec, write: Callable[[Path], None]) -> Path:
             draft.rename(target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    return target / "game.z8"
+    return target / ("game.z8" if find is find_game else "game.json")
 
 
 class GenerationResult(NamedTuple):

@@ -51,6 +51,12 @@ class GameSession:
 
         return str(ensure_game(spec))
 
+    def make_logic(self, spec: GameSpec) -> str:
+        """Generates a game into the cache without compiling it, and returns the path of its .json file."""
+        from envsuite.envs.textworld.game_cache import ensure_logic
+
+        return str(ensure_logic(spec))
+
     def open(self, path: str, inventory: bool) -> Opening:
         """Starts a game from its beginning."""
         fresh = self.path != path or self.with_inventory != inventory
