@@ -92,6 +92,27 @@ def of_image(name: str) -> InstancePlace:
     return InstancePlace(home / "source", environment, image=name)
 
 
+def patched(source: Path, patch: str) -> Path:
+    """Returns a copy of a repository with a data set's patch, in the cache. Raises DataError if it does not apply."""
+    from filelock import FileLock
+
+    home = cache_dir("swegym", "patched", hashlib.sha256(f"{source}\0{patch}".encode()).hexdigest()[:16])
+    with FileLock(home / "lock"):
+        if not (home / "source").is_dir():
+            new = home / "new"
+            shutil.rmtree(new, ignore_errors=True)  # remains of a killed process
+            shutil.copytree(source, new, symlinks=True)
+            environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(home)}
+            done = subprocess.run(
+                ["git", "apply", "-"], cwd=new, input=patch.encode(), capture_output=True, env=environment
+            )
+            if done.returncode:
+                reason = done.stderr.decode(errors="replace").strip()[-200:]
+                raise DataError(f"The patch that plants the bug does not apply to {source}: {reason}")
+            new.rename(home / "source")
+    return home / "source"
+
+
 # ---- recipes ------------------------------------------------------------------------------------------------------
 
 
