@@ -148,12 +148,12 @@ def main(argv: list[str] | None = None) -> int:
                     counts[name] += verdict == "resolved"
                 rows.append(f"| {kind} | {exact} | {' | '.join(verdicts.values())} |")
                 print(rows[-1], file=sys.stderr, flush=True)
-    head, _, rest = (__doc__ or "").partition("\n\n")
+    head, _, text = (__doc__ or "").partition("\n\n")
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    lines = [f"# {head}", "", *(line.strip() for line in rest.strip().splitlines()), ""]
+    lines = [f"# {head}", "", *(line.strip() for line in text.strip().splitlines()), ""]
     lines += [f"| recipe | Python | {' | '.join(SUBMISSIONS)} |", "|---|---|---|---|---|---|", *rows, ""]
-    told = ", ".join(f"{name} {count}" for name, count in counts.items())
-    lines += [f"Resolved of {len(rows)} each: {told}. Driver {driver}; {time.monotonic() - began:.0f} s; load {load}."]
+    totals = ", ".join(f"{name} {count}" for name, count in counts.items())
+    lines += [f"Resolved of {len(rows)} each: {totals}. Driver {driver}; {time.monotonic() - began:.0f} s; load {load}."]
     lines += ["", *(f"Skipped: {reason}" for reason in skipped)] if skipped else []
     text = "\n".join(lines) + "\n"
     print(text)

@@ -2,7 +2,7 @@
 
 SWE-rebench   as SWE-bench; `install_config` has the command of the tests and the parser of their log
 NeMo Gym      a request for a model, whose `metadata` holds the instance as text in `instance_dict`
-SWE-smith     `patch` plants a bug in a repository that has none, and there is no test patch
+SWE-smith     `patch` plants a bug into a sound repository; the tests are in the repository
 
 Sources: the data sets' cards; Badertdinov et al., SWE-rebench, 2025; Yang et al., SWE-smith, 2025.
 """
