@@ -153,7 +153,8 @@ def main(argv: list[str] | None = None) -> int:
     lines = [f"# {head}", "", *(line.strip() for line in text.strip().splitlines()), ""]
     lines += [f"| recipe | Python | {' | '.join(SUBMISSIONS)} |", "|---|---|---|---|---|---|", *rows, ""]
     totals = ", ".join(f"{name} {count}" for name, count in counts.items())
-    lines += [f"Resolved of {len(rows)} each: {totals}. Driver {driver}; {time.monotonic() - began:.0f} s; load {load}."]
+    seconds = f"{time.monotonic() - began:.0f} s"
+    lines += [f"Resolved of {len(rows)} each: {totals}. Driver {driver}; {seconds}; load average {load}."]
     lines += ["", *(f"Skipped: {reason}" for reason in skipped)] if skipped else []
     text = "\n".join(lines) + "\n"
     print(text)

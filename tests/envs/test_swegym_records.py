@@ -41,7 +41,10 @@ def test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser(sh
         assert records.parse(record.plain(), "again") == record
     by_id = {record.instance_id: record for record in results}
     moto = by_id["getmoto__moto-7365"]
-    assert repos.test_command(moto, repos.repo_of(moto)) == "pytest -n0 -rA tests/test_dynamodb/test_dynamodb_update_expressions.py"
+    assert (
+        repos.test_command(moto, repos.repo_of(moto))
+        == "pytest -n0 -rA tests/test_dynamodb/test_dynamodb_update_expressions.py"
+    )
     assert repos.image_name(moto) == "xingyaoww/sweb.eval.x86_64.getmoto_s_moto-7365:latest"
     assert (
         repos.image_name(by_id["astropy__astropy-12907"])
