@@ -53,6 +53,10 @@ LEFT_OUT = {
     "pypi__xmltodict-0.10.0-9e7ce9ba": "its text shows one of the two forms of an option",
     "pypi__xmltodict-0.13.0-034776f1": "its text does not give the input of the check",
     "pypi__jsonpickle-4.0.3-f9a1481a": "its recipe installs scikit-learn for one test",
+    "pypi__uritools-6.1.4-4e140e9b": "its text does not give the value of the test's parameter",
+    "pypi__uritools-6.1.4-8793a2ad": "its text shows a value that unittest shortened",
+    "pypi__cachetools-7.2.6-36376b97": "its text does not show the helper that counts",
+    "pypi__cachetools-7.2.6-62feba8e": "its text does not show the helper that counts",
 }
 """instances that were kept by the miner and are not shipped, after a person has read their texts"""
 COUNTED = ("pairs", "repaired", "candidates", "kept", "seconds")

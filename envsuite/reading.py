@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import math
+import os
 import re
 import stat
 import tarfile
@@ -199,6 +200,21 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise DataError(f"{path} is not a whole gzip file ({error}): fetch it again.") from error
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def resume_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yields number and content of each complete line of a journal, then removes a partial last line.
+
+    A crash can leave one. It stays in the file if the caller stops before the end, as on an error.
+    """
+    size = 0
+    for number, line in read_lines(path):
+        if not line.endswith(b"\n"):
+            break
+        size += len(line)
+        yield number, line
+    if size < path.stat().st_size:
+        os.truncate(path, size)
 
 
 def _count(line: bytes) -> int:

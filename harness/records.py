@@ -21,7 +21,6 @@ import gzip
 import hashlib
 import json
 import math
-import os
 from array import array
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -293,12 +292,10 @@ class Journal:
         self._file = path.open("ab")
 
     def _load(self) -> None:
-        for line, record in read_journal(self.path):
-            if record is not None:
-                self._index(record, len(line))
+        for number, line in reading.resume_lines(self.path):
+            if line.strip():
+                self._index(parse_record(self.path, number, line), len(line))
             self._size += len(line)
-        if self._size < self.path.stat().st_size:
-            os.truncate(self.path, self._size)
 
     def _index(self, record: Record, length: int) -> None:
         task, knobs, seed, attempt = key_of(record)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import queue
 import threading
 import time
@@ -161,11 +160,7 @@ def _journal(file: Path) -> list[Row]:
     rows: list[Row] = []
     if not file.exists():
         return rows
-    size = 0
-    for number, line in reading.read_lines(file):
-        if not line.endswith(b"\n"):
-            break
-        size += len(line)
+    for number, line in reading.resume_lines(file):
         try:
             row = reading.parse_json(line)
             if row["schema_version"] != SCHEMA:
@@ -174,8 +169,6 @@ def _journal(file: Path) -> list[Row]:
         except (ValueError, LookupError, TypeError) as error:
             raise DataError(f"{file}:{number} is not a result ({error}): remove that line to grade again.") from None
         rows.append(row)
-    if size < file.stat().st_size:
-        os.truncate(file, size)
     return rows
 
 

@@ -170,7 +170,7 @@ def test_the_records_file_is_played_with_the_recipes_in_it(mined):
 
 
 def test_a_recipe_in_a_record_is_checked(tmp_path):
-    row = {**little.record("a__b-1"), "recipe": {"source": {"kind": "wheel", "req": "x==1"}, "pins": []}}
+    row = {**little.record("a__b-1"), "recipe": {"source": {"kind": "egg", "req": "x==1"}, "pins": []}}
     (tmp_path / "records.jsonl").write_text(json.dumps(row))
     with pytest.raises(DataError, match=r"recipe of a__b-1 in .*field 'source'"):
         published.find(str(tmp_path / "records.jsonl"))

@@ -41,7 +41,10 @@ def test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser(sh
         assert records.parse(record.plain(), "again") == record
     by_id = {record.instance_id: record for record in results}
     moto = by_id["getmoto__moto-7365"]
-    assert repos.test_command(moto) == "pytest -n0 -rA tests/test_dynamodb/test_dynamodb_update_expressions.py"
+    assert (
+        repos.test_command(moto, repos.repo_of(moto))
+        == "pytest -n0 -rA tests/test_dynamodb/test_dynamodb_update_expressions.py"
+    )
     assert repos.image_name(moto) == "xingyaoww/sweb.eval.x86_64.getmoto_s_moto-7365:latest"
     assert (
         repos.image_name(by_id["astropy__astropy-12907"])
@@ -49,7 +52,7 @@ def test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser(sh
     )
     django = by_id["django__django-10973"]
     assert django.pass_to_pass == ()
-    assert repos.test_command(django).endswith("--parallel 1 dbshell.test_postgresql")
+    assert repos.test_command(django, repos.repo_of(django)).endswith("--parallel 1 dbshell.test_postgresql")
 
 
 def test_lists_of_tests_may_be_json_text_and_unknown_fields_are_kept(tmp_path):
@@ -81,7 +84,7 @@ def test_the_command_of_mypy_depends_on_its_version():
         ("", "pytest -rA -k"),
     ):
         record = records.parse({**row, "version": version}, "here")
-        assert repos.test_command(record) == f'{command} "testOne or testTwo"'
+        assert repos.test_command(record, repos.repo_of(record)) == f'{command} "testOne or testTwo"'
 
 
 def test_parquet_and_json_hold_the_same_records(tmp_path):

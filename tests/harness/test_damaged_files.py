@@ -349,3 +349,14 @@ def test_the_reader_of_json_refuses_what_others_accept(text):
 def test_the_reader_of_json_accepts_what_is_shallow_and_finite(value):
     assert reading.parse_json(json.dumps(value)) == value
     assert reading.parse_json(json.dumps([value, value]).encode()) == [value, value]
+
+
+def test_a_partial_last_line_is_removed_once_all_others_are_read(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"first\nsecond\nhal")
+    lines = reading.resume_lines(path)
+    assert next(lines) == (1, b"first\n")
+    lines.close()  # as after an error in a complete line
+    assert path.read_bytes().endswith(b"hal")
+    assert list(reading.resume_lines(path)) == [(1, b"first\n"), (2, b"second\n")]
+    assert path.read_bytes() == b"first\nsecond\n"

@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from envsuite import reading
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym.generated import suite
 from envsuite.envs.swegym.mined.releases import Hopeless, Release, ReleasePair, archives_of, check_licence, obtain
@@ -69,11 +70,7 @@ class MiningJournal:
         self.path, self._lock = folder / JOURNAL, Lock()
         folder.mkdir(parents=True, exist_ok=True)
         self.results: list[PairResult] = []
-        text = self.path.read_bytes() if self.path.exists() else b""
-        complete = text[: text.rfind(b"\n") + 1]
-        if complete != text:  # the process was killed in the middle of a line
-            write_atomically(self.path, complete)
-        for number, line in enumerate(complete.splitlines(), 1):
+        for number, line in reading.resume_lines(self.path) if self.path.exists() else ():
             try:
                 result = PairResult(**json.loads(line))
             except (ValueError, TypeError) as error:

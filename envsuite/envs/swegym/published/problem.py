@@ -13,7 +13,7 @@ from envsuite.envs.swegym import tampering
 from envsuite.envs.swegym.forked import plan as forked
 from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.problems import Changes
-from envsuite.envs.swegym.published import checks, places, records, sealing
+from envsuite.envs.swegym.published import checks, places, records, schemas, sealing
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.repos import REPOS, image_name, test_files
 from envsuite.envs.swegym.published.runs import RecordedProblem
@@ -60,7 +60,8 @@ def _recipe_in(record: records.Record, source: str) -> dict[str, Any] | None:
 
 def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
     """Raises DataError with the remedy in one line if a record cannot be played with this driver."""
-    if record.repo.lower() not in REPOS and "test_cmd" not in (recipe or {}):
+    stated = "test_cmd" in (recipe or {}) or schemas.test_command(record.extra)
+    if record.repo.lower() not in REPOS and not stated:
         raise DataError(
             f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Add `test_cmd` to its "
             f"recipe, or leave it out with --set deny={record.instance_id}; known are the repositories of SWE-Gym "

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from envsuite.envs.swegym.published import schemas
 from envsuite.envs.swegym.published.records import Record
 from envsuite.errors import DataError
 
@@ -80,12 +81,13 @@ def repo_of(record: Record) -> Repo:
 
 
 def row_of(record: Record, recipe: Mapping[str, Any]) -> Repo:
-    """Returns the row of a record: its recipe's `test_cmd` and `parser`, otherwise its repository's.
+    """Returns the row of a record: its recipe's `test_cmd` and `parser`, otherwise its own, otherwise its repository's.
 
-    Raises DataError if neither is known.
+    Raises DataError if none is known.
     """
     if "test_cmd" not in recipe:
-        return repo_of(record)
+        own = schemas.test_command(record.extra)
+        return Repo(*own) if own else repo_of(record)
     known = REPOS.get(record.repo.lower())
     return Repo(recipe["test_cmd"], recipe.get("parser") or (known.parser if known else "pytest"))
 
@@ -115,13 +117,15 @@ def directives(record: Record) -> list[str]:
         cases = re.findall(r"\[case ([^\]]+)\]", record.test_patch)
         return [f'"{" or ".join(dict.fromkeys(cases))}"']
     names = [name for name in test_files(record.test_patch) if not name.endswith(_NO_TESTS)]
+    if not record.test_patch:  # the tests are in the repository
+        tests = [*record.fail_to_pass, *record.pass_to_pass]
+        names = list(dict.fromkeys(test.partition("::")[0] for test in tests if "::" in test))
     if repo == "django/django":
         return [name.removesuffix(".py").removeprefix("tests/").replace("/", ".") for name in names]
     return names
 
 
-def test_command(record: Record) -> str:
-    """Returns the shell command that runs a record's tests."""
-    row = repo_of(record)
+def test_command(record: Record, row: Repo) -> str:
+    """Returns the shell command that runs a record's tests; `row` is what `row_of` returns."""
     command = " ".join([row.command, *directives(record)])
     return f"{row.before}; {command}" if row.before else command

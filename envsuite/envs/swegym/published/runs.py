@@ -16,7 +16,7 @@ from typing import Any
 from envsuite.envs.swegym import sabotage
 from envsuite.envs.swegym.grading import status_of
 from envsuite.envs.swegym.problems import GIT, Changes, RepairProblem
-from envsuite.envs.swegym.published import places, records, sealing
+from envsuite.envs.swegym.published import places, records, schemas, sealing
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.repos import (
     END,
@@ -49,7 +49,8 @@ class RecordedProblem(RepairProblem):
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
         self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
-        self.source = self.place.source
+        bug = record.extra.get(schemas.BUG, "")
+        self.source = places.patched(self.place.source, bug) if bug else self.place.source
         self.sealed = self.row.parser not in ("django", "sympy")
         """the tests run with the plugin that detects changes to pytest; `preflight` unsets it where gold fails then"""
         self.forked = True
@@ -160,7 +161,7 @@ class RecordedProblem(RepairProblem):
             named = self.recipe.get("directives") or " ".join(directives(self.record))
             return "", f"{self.recipe['test_cmd']} {named}"
         row = self.row
-        return (f"{row.before};" if row.before else ""), test_command(self.record)
+        return (f"{row.before};" if row.before else ""), test_command(self.record, row)
 
     def apply(self, session: Session, changes: Changes, held_out: bool) -> bool:
         """Writes `changes` and applies the test patch with the first command that works, as the data
@@ -169,7 +170,7 @@ class RecordedProblem(RepairProblem):
         Each command starts from a workspace that the earlier ones have not touched.
         """
         write_changes(session, changes)
-        if not held_out:
+        if not held_out or not self.record.test_patch:
             return True
         for number, command in enumerate(_APPLY):
             if number:
