@@ -87,12 +87,12 @@ poad-starts: setup  ## the nine starts of the study poad-fair, some minutes
 	  $(NANO) --env VirtualHome-food_preparation-v0 --vocabulary 512 --seed $$seed -o models/nano-food-$$seed && \
 	  $(NANO) --env VirtualHome-food_preparation-v0 --vocabulary 280 --seed $$seed -o models/nano-letters-$$seed && \
 	  $(NANO) --env Overcooked-tomato_salad-v0 --vocabulary 512 --seed $$seed -o models/nano-salad-$$seed || exit; done
-	@for task in food letters; do start=runs/train/poad-$$task; \
+	@set -- 25 50; for task in food letters; do start=runs/train/poad-$$task; \
 	  $(START) -o $$start-wide --set model.name=models/nano-$$task-0 && \
 	  $(START) -o $$start-words --set model.name=models/nano-$$task-0 --set sft.episodes=1000 --set sft.expert=random \
 	    --set sft.train.epochs=10 && \
-	  $(START) -o $$start-sharp --set model.name=$$start-words/model --set sft.train.epochs=25 && \
-	  $(START) -o $$start-short --set model.name=models/nano-$$task-1 --set sft.train.epochs=50 || exit; done
+	  $(START) -o $$start-sharp --set model.name=$$start-words/model --set sft.train.epochs=$$1 && \
+	  $(START) -o $$start-short --set model.name=models/nano-$$task-1 --set sft.train.epochs=$$2 || exit; set -- 12 100; done
 	@start=runs/train/poad-salad; \
 	  $(START) $(SALAD) -o $$start-wide --set model.name=models/nano-salad-0 --set sft.train.epochs=3 && \
 	  $(START) $(SALAD) -o $$start-sharp --set model.name=models/nano-salad-0 --set sft.episodes=60 --set sft.expert=random \
