@@ -92,7 +92,7 @@ poad-starts: setup  ## the nine starts of the study poad-fair, some minutes
 	  $(START) -o $$start-words --set model.name=models/nano-$$task-0 --set sft.episodes=1000 --set sft.expert=random \
 	    --set sft.train.epochs=10 && \
 	  $(START) -o $$start-sharp --set model.name=$$start-words/model --set sft.train.epochs=$$1 && \
-	  $(START) -o $$start-short --set model.name=models/nano-$$task-1 --set sft.train.epochs=$$2 || exit; set -- 12 100; done
+	  $(START) -o $$start-short --set model.name=models/nano-$$task-1 --set sft.train.epochs=$$2 || exit; set -- 6 100; done
 	@start=runs/train/poad-salad; \
 	  $(START) $(SALAD) -o $$start-wide --set model.name=models/nano-salad-0 --set sft.train.epochs=3 && \
 	  $(START) $(SALAD) -o $$start-sharp --set model.name=models/nano-salad-0 --set sft.episodes=60 --set sft.expert=random \

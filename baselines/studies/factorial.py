@@ -3,6 +3,7 @@
 A plan states which factor is compared (`compare`) and which one holds repetitions (`outer`, such as
 the weights that runs start from); every combination of the other factors is a section. The mean of
 a method is the mean over starts of the mean over seeds, and its interval is Student's t over starts.
+Without `outer` the seeds are the units.
 A difference pairs runs of one start and seed. It has two intervals: over starts, which speaks of
 other starts of this kind, and over all pairs, which speaks of these starts alone.
 """
@@ -25,11 +26,6 @@ Unit = tuple[str, int]
 
 LAST = 5
 """Updates at the end of a run whose mean is the final value."""
-COLUMNS = (
-    *("runs", "starts", "success at first", "area under the curve (95 % over starts)"),
-    *("final, last 5 updates (95 % over starts)", "explained variance, last 5 updates", "entropy, first -> last"),
-    *("policy steps taken", "CPU s per run"),
-)
 
 
 class Difference(NamedTuple):
@@ -54,9 +50,9 @@ def _last(run: Run, key: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def by_unit(runs: Sequence[Run], outer: str, levels: dict[str, dict[str, str]]) -> dict[Unit, Run]:
-    """Returns runs by their start and seed; `levels` states the levels of each variant."""
-    return {(levels[run["variant"]][outer], run["seed"]): run for run in runs}
+def by_unit(runs: Sequence[Run], outer: str | None, levels: dict[str, dict[str, str]]) -> dict[Unit, Run]:
+    """Returns runs by start and seed; without `outer` the seed is the start. `levels` has the levels of each variant."""
+    return {(levels[run["variant"]].get(outer or "", str(run["seed"])), run["seed"]): run for run in runs}
 
 
 def over_starts(values: dict[Unit, float]) -> Interval:
@@ -75,7 +71,7 @@ def difference(first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure
 
 def sections(plan: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
     """Returns the title and the levels of each section; a single one without other factors."""
-    others = [factor for factor in plan["factors"] if factor not in (plan["compare"], plan["outer"])]
+    others = [factor for factor in plan["factors"] if factor not in (plan["compare"], plan.get("outer"))]
     combinations = itertools.product(*(plan["factors"][factor] for factor in others))
     return [(" ".join(names) or "all", dict(zip(others, names, strict=True))) for names in combinations]
 
@@ -94,8 +90,15 @@ def runs_of(plan: dict[str, Any], runs: Sequence[Run], section: dict[str, str]) 
 def tables(plan: dict[str, Any], by_method: dict[str, list[Run]]) -> list[str]:
     """Returns the lines of a section: a table of methods, and one of the differences in `pairs`."""
     levels = {cell.variant: cell.levels for cell in cells(plan)}
-    units = {name: by_unit(runs, plan["outer"], levels) for name, runs in by_method.items()}
-    lines = [f"| {plan['compare']} | {' | '.join(COLUMNS)} |", "|" + "---|" * (len(COLUMNS) + 1)]
+    outer = plan.get("outer")
+    units = {name: by_unit(runs, outer, levels) for name, runs in by_method.items()}
+    over = f"{outer}s" if outer else "seeds"
+    columns = (
+        *("runs", over, "success at first", f"area under the curve (95 % over {over})"),
+        *(f"final, last {LAST} updates (95 % over {over})", f"explained variance, last {LAST} updates"),
+        *("entropy, first -> last", "policy steps taken", "CPU s per run"),
+    )
+    lines = [f"| {plan['compare']} | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
     lines += [_row(name, of_method) for name, of_method in units.items()]
     rows = [
         _difference_row(first, second, units)
@@ -103,7 +106,7 @@ def tables(plan: dict[str, Any], by_method: dict[str, list[Run]]) -> list[str]:
         if first in units and second in units
     ]
     if rows:
-        heads = ("pairs", "area: over starts", "area: these starts", "final: over starts", "final: these starts")
+        heads = ["pairs", *(f"{what}: over {by}" for what in ("area", "final") for by in (over, "pairs"))]
         lines += ["", f"| difference | {' | '.join(heads)} |", "|" + "---|" * (len(heads) + 1), *rows]
     return lines
 
@@ -143,7 +146,7 @@ def _difference_row(first: str, second: str, units: dict[str, dict[Unit, Run]]) 
 
 def _bounded(interval: Interval) -> str:
     if math.isnan(interval.low):
-        return f"{interval.value:.2f} (one start)"
+        return f"{interval.value:.2f} (one unit)"
     return f"{interval.value:.2f} ({max(0.0, interval.low):.2f} to {min(1.0, interval.high):.2f})"
 
 
