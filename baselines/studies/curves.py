@@ -28,6 +28,8 @@ from harness.suites.training_studies import plan_of, read, seeds
 COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 """The picture and its margins, in pixels."""
+LEAST = 3
+"""Runs from which on a curve has a band."""
 POINTS = 60
 """Points of a curve, over the steps that all its seeds have played."""
 COLUMNS = (
@@ -55,6 +57,9 @@ def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
     per_seed = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
     grid = np.linspace(max(x[0] for x, _ in per_seed), min(x[-1] for x, _ in per_seed), POINTS)
     columns = zip(*(np.interp(grid, x, y) for x, y in per_seed), strict=True)
+    if len(runs) < LEAST:  # the interval of two runs is nearly everything: a line without a band
+        mean = np.array([sum(column) / len(column) for column in columns])
+        return LearningCurve(grid, mean, mean, mean)
     bounds = np.array([student(column)[:3] for column in columns])
     return LearningCurve(grid, bounds[:, 0], bounds[:, 1].clip(0, 1), bounds[:, 2].clip(0, 1))
 
@@ -128,7 +133,13 @@ def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
             continue
         name = f"curves-{title.replace(' ', '-')}.svg"
         files[name] = picture({method: curve(of_method) for method, of_method in by_method.items()})
-        lines += [f"![learning curves]({name})", "", *factorial.tables(plan, by_method), ""]
+        lines += [
+            f"![learning curves]({name})",
+            "",
+            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST} there is none.",
+            "",
+        ]
+        lines += [*factorial.tables(plan, by_method), ""]
     lines += _commands(folder, plan)
     notes = folder / "NOTES.md"
     text = "\n".join([*lines, ""]) + ("\n" + notes.read_text() if notes.exists() else "")
@@ -208,7 +219,7 @@ def _commands(folder: Path, plan: dict[str, Any]) -> list[str]:
     values = [", ".join(levels) for levels in plan.get("factors", {"": plan["variants"]}).values()]
     first = f" from {plan['first_seed']}" if plan.get("first_seed") else ""
     return [
-        f"The plan: `{plan['vary']}` = {' x '.join(values)}; {plan['seeds']} seeds{first}"
+        f"The plan: `{plan['vary']}` = {' x '.join(values)}; {plan['seeds']} seed{'s' * (plan['seeds'] != 1)}{first}"
         f"{'; `' + settings + '`' if settings else ''}.",
         "",
         "```bash",

@@ -51,7 +51,7 @@ def _last(run: Run, key: str) -> float:
 
 
 def by_unit(runs: Sequence[Run], outer: str | None, levels: dict[str, dict[str, str]]) -> dict[Unit, Run]:
-    """Returns runs by start and seed; without `outer` the seed is the start. `levels` has the levels of each variant."""
+    """Returns runs by start and seed; without `outer` the seed is the start. `levels` has those of each variant."""
     return {(levels[run["variant"]].get(outer or "", str(run["seed"])), run["seed"]): run for run in runs}
 
 
@@ -145,12 +145,12 @@ def _difference_row(first: str, second: str, units: dict[str, dict[Unit, Run]]) 
 
 
 def _bounded(interval: Interval) -> str:
-    if math.isnan(interval.low):
-        return f"{interval.value:.2f} (one unit)"
+    if interval.n < 2:
+        return f"{interval.value:.2f} (of one)"
     return f"{interval.value:.2f} ({max(0.0, interval.low):.2f} to {min(1.0, interval.high):.2f})"
 
 
 def _signed(interval: Interval) -> str:
-    if math.isnan(interval.low):
-        return f"{interval.value:+.2f} (one)"
+    if interval.n < 2:
+        return f"{interval.value:+.2f} (of one)"
     return f"{interval.value:+.2f} ({interval.low:+.2f} to {interval.high:+.2f})"
