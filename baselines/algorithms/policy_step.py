@@ -96,7 +96,7 @@ def learn(inputs: UpdateInput[Any], batch: Batch, targets: Targets, train_actor:
     if config.kl_coef:
         step.log["kl_coef"] = [inputs.optimisers.kl_coef]
         inputs.optimisers.kl_coef = inputs.optimisers.next_kl_coef
-    return means(step.log)
+    return with_steps(step.log)
 
 
 def _value_weights(batch: Batch, first: float) -> Tensor | None:
@@ -117,6 +117,11 @@ def _spread(batch: Batch, x: Tensor | None) -> Tensor | None:
 def means(log: dict[str, list[float]]) -> dict[str, float]:
     """Returns the mean of each list of numbers."""
     return {name: sum(numbers) / len(numbers) for name, numbers in log.items()}
+
+
+def with_steps(log: dict[str, list[float]]) -> dict[str, float]:
+    """Returns the means, and as `policy_steps` the number of the actor's steps that were taken."""
+    return {**means(log), "policy_steps": len(log["skipped"]) - sum(log["skipped"])} if "skipped" in log else means(log)
 
 
 def _minibatch(step: _Step, rows: Tensor, train_actor: bool) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from baselines.algorithms import actor_critic, kl
-from baselines.algorithms.policy_step import POLICY_NUMBERS, Targets, learn, means
+from baselines.algorithms.policy_step import POLICY_NUMBERS, Targets, learn, with_steps
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import collate
 from baselines.configs import TWOSOME as Config
@@ -85,9 +85,9 @@ def _policy_steps(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage:
             skipped = bool(config.target_kl and sums["kl"] > config.target_kl)
             log["skipped"].append(float(skipped))
             if skipped:  # TWOSOME drops the pending gradient and all further steps of the update
-                return means(log)
+                return with_steps(log)
             log["grad_norm"].append(inputs.optimisers.actor.step())
-    return means(log)
+    return with_steps(log)
 
 
 def _standardised(advantage: Tensor, config: Config) -> Tensor:

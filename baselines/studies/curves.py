@@ -4,7 +4,7 @@
 
 A line is the mean over seeds of the success rate of an update's training episodes, the band its 95
 % interval (Student's t over seeds). Runs of the plan that are not in the records are listed as not
-run.
+run. A plan with factors has a picture and a table for each section (`baselines.studies.factorial`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from baselines.studies import factorial
 from envsuite.cache import write_atomically
 from harness import cli
 from harness.stats.intervals import student
-from harness.suites.training_studies import plan_of, read
+from harness.suites.training_studies import plan_of, read, seeds
 
 COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 """The picture and its margins, in pixels."""
+LEAST = 3
+"""Runs from which on a curve has a band."""
 POINTS = 60
 """Points of a curve, over the steps that all its seeds have played."""
 COLUMNS = (
@@ -54,6 +57,9 @@ def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
     per_seed = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
     grid = np.linspace(max(x[0] for x, _ in per_seed), min(x[-1] for x, _ in per_seed), POINTS)
     columns = zip(*(np.interp(grid, x, y) for x, y in per_seed), strict=True)
+    if len(runs) < LEAST:  # the interval of two runs is nearly everything: a line without a band
+        mean = np.array([sum(column) / len(column) for column in columns])
+        return LearningCurve(grid, mean, mean, mean)
     bounds = np.array([student(column)[:3] for column in columns])
     return LearningCurve(grid, bounds[:, 0], bounds[:, 1].clip(0, 1), bounds[:, 2].clip(0, 1))
 
@@ -102,8 +108,47 @@ def picture(curves: dict[str, LearningCurve]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def rendered(folder: Path) -> dict[str, str]:
+    """Returns the files of a study's page by name. Raises DataError if the folder holds no plan."""
+    plan = plan_of(folder)
+    if "factors" in plan:
+        return _factorial_page(folder, plan)
+    text, curves = page(folder)
+    return {"README.md": text} | ({"curves.svg": picture(curves)} if curves else {})
+
+
+def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
+    """Returns the files of a plan with factors."""
+    runs = read(folder / "runs.jsonl")
+    files: dict[str, str] = {}
+    planned = len(plan["variants"]) * plan["seeds"]
+    lines = [f"# {plan['title']}", "", f"{len(runs)} of {planned} runs of the plan were run.", ""]
+    if runs:
+        lines += [*_about(runs[0])[:1], ""]
+    for title, section in factorial.sections(plan):
+        by_method = factorial.runs_of(plan, runs, section)
+        lines += [f"## {title}", ""]
+        if not by_method:
+            lines += ["Not run yet.", ""]
+            continue
+        name = f"curves-{title.replace(' ', '-')}.svg"
+        files[name] = picture({method: curve(of_method) for method, of_method in by_method.items()})
+        lines += [
+            f"![learning curves]({name})",
+            "",
+            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST} there is none.",
+            "",
+        ]
+        lines += [*factorial.tables(plan, by_method), ""]
+    lines += _commands(folder, plan)
+    notes = folder / "NOTES.md"
+    text = "\n".join([*lines, ""]) + ("\n" + notes.read_text() if notes.exists() else "")
+    return {"README.md": text, **files}
+
+
 def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
-    """Returns the README of a study, and its curves. Raises DataError if the folder holds no plan."""
+    """Returns the README of a study of one setting, and its curves. Raises DataError if the folder holds
+    no plan."""
     plan = plan_of(folder)
     runs = read(folder / "runs.jsonl")
     by_value = {value: [run for run in runs if run["variant"] == value] for value in plan["variants"]}
@@ -116,7 +161,7 @@ def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
         "|" + "---|" * (len(COLUMNS) + 1),
         *(_row(value, of_value, plan["seeds"]) for value, of_value in by_value.items()),
         "",
-        _missing(by_value, plan["seeds"]),
+        _missing(by_value, seeds(plan)),
         "",
         *_commands(folder, plan),
         "",
@@ -148,11 +193,11 @@ def _wins(evaluations: Sequence[dict[str, Any]]) -> str:
     return f"{won:.0f} of {sum(evaluation['n'] for evaluation in evaluations)}"
 
 
-def _missing(by_value: dict[str, list[dict[str, Any]]], seeds: int) -> str:
+def _missing(by_value: dict[str, list[dict[str, Any]]], planned: range) -> str:
     """Returns a sentence on the runs of the plan that are not in the records."""
     missing = []
     for value, runs in by_value.items():
-        lacking = sorted(set(range(seeds)) - {run["seed"] for run in runs})
+        lacking = sorted(set(planned) - {run["seed"] for run in runs})
         if lacking:
             missing.append(f"{value} (seed{'s' * (len(lacking) > 1)} {', '.join(map(str, lacking))})")
     return f"Not run: {', '.join(missing)}." if missing else "All runs of the plan were run."
@@ -171,8 +216,10 @@ def _about(run: dict[str, Any]) -> tuple[str, ...]:
 def _commands(folder: Path, plan: dict[str, Any]) -> list[str]:
     """Returns the commands that run the plan and render the page."""
     settings = " ".join(f"--set {key}={value}" for key, value in plan["set"].items())
+    values = [", ".join(levels) for levels in plan.get("factors", {"": plan["variants"]}).values()]
+    first = f" from {plan['first_seed']}" if plan.get("first_seed") else ""
     return [
-        f"The plan: `{plan['vary']}` = {', '.join(plan['variants'])}; {plan['seeds']} seeds"
+        f"The plan: `{plan['vary']}` = {' x '.join(values)}; {plan['seeds']} seed{'s' * (plan['seeds'] != 1)}{first}"
         f"{'; `' + settings + '`' if settings else ''}.",
         "",
         "```bash",
@@ -200,7 +247,8 @@ def index(parent: Path) -> str:
         ran, planned = len(read(folder / "runs.jsonl")), plan["seeds"] * len(plan["variants"])
         state = f"{ran} of {planned}" if ran else f"not run ({planned})"
         title = plan.get("title") or plan["recipe"]
-        compared = f"`{plan['vary']}`: {', '.join(plan['variants'])}"
+        values = [", ".join(levels) for levels in plan.get("factors", {"": plan["variants"]}).values()]
+        compared = f"`{plan['vary']}`: {' x '.join(values)}"
         lines.append(f"| [{title}]({folder.name}/README.md) | `{plan['recipe']}` | {compared} | {state} |")
     return "\n".join(lines) + "\n"
 
@@ -228,10 +276,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     for parent in parser().parse_args(argv).folder:
         for folder in studies(parent) or [parent]:
-            text, curves = page(folder)
-            if curves:
-                write_atomically(folder / "curves.svg", picture(curves))
-            write_atomically(folder / "README.md", text)
+            for name, text in rendered(folder).items():
+                write_atomically(folder / name, text)
             print(folder / "README.md")
         if studies(parent):
             write_atomically(parent / "README.md", index(parent))

@@ -4,7 +4,8 @@ of records.
     python -m baselines.studies.run food-preparation --vary algorithm=poad,ntpo,twosome --seeds 10
     python -m baselines.studies.run leaderboards/training/*        # the missing runs of these folders' plans
 
-A run that is in the records is not run again, so that the command continues where it was stopped.
+A run that is in the records is not run again, so that the command continues where it was stopped; nor
+is one that another process on this machine is running, so that several may share a plan.
 With `--minutes` no run begins after that time; `baselines.studies.curves` lists the missing runs as
 not run.
 """
@@ -12,6 +13,7 @@ not run.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import math
@@ -23,11 +25,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import filelock
+
 from baselines import recipe as recipes
 from envsuite.errors import UsageError
 from envsuite.escaping import public_url
 from harness import cli
-from harness.suites.training_studies import append, plan_of, read
+from harness.suites.training_studies import append, cells, lock, plan_of, read, seeds
 
 if TYPE_CHECKING:
     from baselines.collection.env_cache import EnvCache
@@ -36,8 +40,13 @@ Train = Callable[..., dict[str, Any]]
 Plan = tuple[Path, dict[str, Any]]
 """A study's folder and the content of its plan.json."""
 
-RECORDED = ("update", "env_steps", "reward", "success", "turns", "kl", "entropy", "explained_variance", "skipped")
+RECORDED = (
+    *("update", "env_steps", "reward", "success", "turns", "kl", "entropy", "explained_variance", "skipped"),
+    "policy_steps",
+)
 """Numbers of an update that the records keep."""
+DIGITS = 6
+"""Significant digits that they keep of each."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -71,8 +80,8 @@ def _main(argv: Sequence[str] | None) -> int:
     cli.import_modules(args.module)
     plans = _plans(args)
     for _, plan in plans:  # report a fault before anything runs
-        for value in plan["variants"]:
-            recipes.load(recipes.find(plan["recipe"]), {**plan["set"], plan["vary"]: value})
+        for cell in cells(plan):
+            recipes.load(recipes.find(plan["recipe"]), cell.settings)
     deadline = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
     from baselines.collection.env_cache import EnvCache
 
@@ -81,7 +90,8 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         for folder, plan in plans:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
+            if args.vary is not None:
+                (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
             if not run(folder, plan, deadline, train, args.keep):
                 print(f"{args.minutes:g} minutes are over: the remaining runs were not run")
                 break
@@ -128,19 +138,26 @@ def run(folder: Path, plan: dict[str, Any], deadline: float, train: Train, keep:
     `train` is `one_run` with its environments; `keep` is a folder for the trained models, which are
     deleted without it.
     """
-    records, key = folder / "runs.jsonl", plan["vary"]
-    done = {(record["variant"], record["seed"]) for record in read(records)}
-    for seed in range(plan["seeds"]):  # seed by seed, so that the runs done by the deadline are comparable
-        for value in plan["variants"]:
-            if (value, seed) in done:
+    records = folder / "runs.jsonl"
+
+    def done() -> set[tuple[str, int]]:
+        return {(record["variant"], record["seed"]) for record in read(records)}
+
+    for seed in seeds(plan):  # seed by seed, so that the runs done by the deadline are comparable
+        for cell in cells(plan):
+            if (cell.variant, seed) in done():
                 continue
             if time.monotonic() > deadline:
                 return False
-            model = keep / f"{folder.name}-{value}-{seed}" if keep else None
-            record = train(recipes.find(plan["recipe"]), {**plan["set"], key: value, "seed": str(seed)}, value, model)
-            append(records, record)
-            success, seconds = record["updates"][-1]["success"], record["cpu_seconds"]
-            print(f"{key} = {value}  seed {seed}: success {success:.2f} after {seconds:.0f} s", flush=True)
+            with contextlib.suppress(filelock.Timeout), lock(folder, f"{cell.variant} {seed}").acquire(timeout=0):
+                if (cell.variant, seed) in done():  # another process has finished it just now
+                    continue
+                model = keep / f"{folder.name}-{cell.variant.replace(' ', '-')}-{seed}" if keep else None
+                settings = {**cell.settings, "seed": str(seed)}
+                record = train(recipes.find(plan["recipe"]), settings, cell.variant, model)
+                append(records, record)
+                success, seconds = record["updates"][-1]["success"], record["cpu_seconds"]
+                print(f"{cell.variant}  seed {seed}: success {success:.2f} after {seconds:.0f} s", flush=True)
     return True
 
 
@@ -198,10 +215,15 @@ def _recorded(lines: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]
             continue
         steps += line["env_steps"]
         if "success" in line:  # a batch of fixed turns may hold no end of an episode
-            updates.append({key: line[key] for key in RECORDED if key in line} | {"env_steps": steps})
+            numbers = {key: _rounded(line[key]) for key in RECORDED if key in line}
+            updates.append(numbers | {"env_steps": steps})
     if not updates:
         raise UsageError(f"{name}: no update held the end of an episode, so there is no success: raise `turns`.")
     return updates
+
+
+def _rounded(number: float) -> float:
+    return number if isinstance(number, int) else float(f"{number:.{DIGITS}g}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
-SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4, 6.3 and 9.8 million parameters without embeddings
+SIZES = {  # layers, width, heads: about 0.02, 0.15, 0.5, 2.4, 6.3 and 9.8 million parameters without embeddings
+    "xxxs": (1, 32, 2),
     "xxs": (2, 64, 4),
     "xs": (2, 128, 4),
     "s": (4, 192, 6),

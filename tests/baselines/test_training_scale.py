@@ -301,12 +301,12 @@ def test_every_curve_of_many_is_drawn_under_its_name():
     "stored", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
 )
 def test_the_committed_curves_are_what_their_records_give(stored):
-    text, result = curves.page(stored.parent)
+    files = curves.rendered(stored.parent)
     displayed = stored.parent.relative_to(ROOT).as_posix()
-    assert (stored.parent / "README.md").read_text() == text.replace(stored.parent.as_posix(), displayed)
-    assert (stored.parent / "curves.svg").exists() == bool(result)
-    if result:
-        assert (stored.parent / "curves.svg").read_text() == curves.picture(result)
+    files["README.md"] = files["README.md"].replace(stored.parent.as_posix(), displayed)
+    assert {name: (stored.parent / name).read_text() for name in files} == files
+    pictures = {path.name for path in stored.parent.glob("*.svg")}
+    assert pictures == {name for name in files if name.endswith(".svg")}
 
 
 def test_the_committed_index_is_what_the_plans_and_records_give():

@@ -1,0 +1,156 @@
+"""Tables of studies with several factors: mean, interval and paired differences, with starts as the outer unit.
+
+A plan states which factor is compared (`compare`) and which one holds repetitions (`outer`, such as
+the weights that runs start from); every combination of the other factors is a section. The mean of
+a method is the mean over starts of the mean over seeds, and its interval is Student's t over starts.
+Without `outer` the seeds are the units.
+A difference pairs runs of one start and seed. It has two intervals: over starts, which speaks of
+other starts of this kind, and over all pairs, which speaks of these starts alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from harness.stats.intervals import Interval, student
+from harness.suites.training_studies import cells, seeds
+
+Run = dict[str, Any]
+Measure = Callable[[Run], float]
+Unit = tuple[str, int]
+"""A start and a seed."""
+
+LAST = 5
+"""Updates at the end of a run whose mean is the final value."""
+
+
+class Difference(NamedTuple):
+    """The difference of two methods in a measure."""
+
+    over_starts: Interval
+    over_pairs: Interval
+
+
+def area(run: Run) -> float:
+    """Returns the mean success over a run's updates: the area under its curve, as a share."""
+    return sum(update["success"] for update in run["updates"]) / len(run["updates"])
+
+
+def final(run: Run) -> float:
+    """Returns the mean success of a run's last updates."""
+    return _last(run, "success")
+
+
+def _last(run: Run, key: str) -> float:
+    values = [update[key] for update in run["updates"][-LAST:] if key in update]
+    return sum(values) / len(values) if values else math.nan
+
+
+def by_unit(runs: Sequence[Run], outer: str | None, levels: dict[str, dict[str, str]]) -> dict[Unit, Run]:
+    """Returns runs by start and seed; without `outer` the seed is the start. `levels` has those of each variant."""
+    return {(levels[run["variant"]].get(outer or "", str(run["seed"])), run["seed"]): run for run in runs}
+
+
+def over_starts(values: dict[Unit, float]) -> Interval:
+    """Returns the mean over starts of the means over seeds, with Student's t over starts."""
+    grouped: dict[str, list[float]] = defaultdict(list)
+    for (start, _), value in values.items():
+        grouped[start].append(value)
+    return student([sum(group) / len(group) for group in grouped.values()])
+
+
+def difference(first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure) -> Difference | None:
+    """Returns first minus second over the starts and seeds that both have; None if there are none."""
+    pairs = {unit: measure(first[unit]) - measure(second[unit]) for unit in first if unit in second}
+    return Difference(over_starts(pairs), student(list(pairs.values()))) if pairs else None
+
+
+def sections(plan: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
+    """Returns the title and the levels of each section; a single one without other factors."""
+    others = [factor for factor in plan["factors"] if factor not in (plan["compare"], plan.get("outer"))]
+    combinations = itertools.product(*(plan["factors"][factor] for factor in others))
+    return [(" ".join(names) or "all", dict(zip(others, names, strict=True))) for names in combinations]
+
+
+def runs_of(plan: dict[str, Any], runs: Sequence[Run], section: dict[str, str]) -> dict[str, list[Run]]:
+    """Returns the runs of a section by the level of the compared factor, without levels that have none."""
+    levels = {cell.variant: cell.levels for cell in cells(plan)}
+    result: dict[str, list[Run]] = {name: [] for name in plan["factors"][plan["compare"]]}
+    for run in runs:
+        of_run = levels.get(run["variant"])
+        if of_run is not None and section.items() <= of_run.items() and run["seed"] in seeds(plan):
+            result[of_run[plan["compare"]]].append(run)
+    return {name: members for name, members in result.items() if members}
+
+
+def tables(plan: dict[str, Any], by_method: dict[str, list[Run]]) -> list[str]:
+    """Returns the lines of a section: a table of methods, and one of the differences in `pairs`."""
+    levels = {cell.variant: cell.levels for cell in cells(plan)}
+    outer = plan.get("outer")
+    units = {name: by_unit(runs, outer, levels) for name, runs in by_method.items()}
+    over = f"{outer}s" if outer else "seeds"
+    columns = (
+        *("runs", over, "success at first", f"area under the curve (95 % over {over})"),
+        *(f"final, last {LAST} updates (95 % over {over})", f"explained variance, last {LAST} updates"),
+        *("entropy, first -> last", "policy steps taken", "CPU s per run"),
+    )
+    lines = [f"| {plan['compare']} | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
+    lines += [_row(name, of_method) for name, of_method in units.items()]
+    rows = [
+        _difference_row(first, second, units)
+        for first, second in plan.get("pairs", ())
+        if first in units and second in units
+    ]
+    if rows:
+        heads = ["pairs", *(f"{what}: over {by}" for what in ("area", "final") for by in (over, "pairs"))]
+        lines += ["", f"| difference | {' | '.join(heads)} |", "|" + "---|" * (len(heads) + 1), *rows]
+    return lines
+
+
+def _row(name: str, units: dict[Unit, Run]) -> str:
+    runs = list(units.values())
+
+    def mean(measure: Measure) -> float:
+        return sum(map(measure, runs)) / len(runs)
+
+    updates = sum(len(run["updates"]) for run in runs)
+    taken = sum(update.get("policy_steps", math.nan) for run in runs for update in run["updates"])
+    cells_of_row = (
+        str(len(runs)),
+        str(len({start for start, _ in units})),
+        f"{mean(lambda run: float(run['updates'][0]['success'])):.2f}",
+        _bounded(over_starts({unit: area(run) for unit, run in units.items()})),
+        _bounded(over_starts({unit: final(run) for unit, run in units.items()})),
+        f"{mean(lambda run: _last(run, 'explained_variance')):.2f}",
+        f"{mean(lambda run: float(run['updates'][0]['entropy'])):.2f} -> {mean(lambda run: _last(run, 'entropy')):.2f}",
+        f"{taken / len(runs):.0f} in {updates / len(runs):.0f} updates",
+        f"{mean(lambda run: float(run['cpu_seconds'])):.0f}",
+    )
+    return f"| {name} | {' | '.join(cells_of_row)} |"
+
+
+def _difference_row(first: str, second: str, units: dict[str, dict[Unit, Run]]) -> str:
+    parts, count = [], 0
+    for measure in (area, final):
+        result = difference(units[first], units[second], measure)
+        if result is None:
+            return f"| {first} - {second} | 0 | | | | |"
+        count = result.over_pairs.n
+        parts += [_signed(result.over_starts), _signed(result.over_pairs)]
+    return f"| {first} - {second} | {count} | {' | '.join(parts)} |"
+
+
+def _bounded(interval: Interval) -> str:
+    if interval.n < 2:
+        return f"{interval.value:.2f} (of one)"
+    return f"{interval.value:.2f} ({max(0.0, interval.low):.2f} to {min(1.0, interval.high):.2f})"
+
+
+def _signed(interval: Interval) -> str:
+    if interval.n < 2:
+        return f"{interval.value:+.2f} (of one)"
+    return f"{interval.value:+.2f} ({interval.low:+.2f} to {interval.high:+.2f})"

@@ -1,0 +1,122 @@
+"""Studies with several factors: cells, tables, and runs that processes share."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+
+import pytest
+
+pytest.importorskip("torch")
+
+from baselines.studies import curves, factorial, run
+from harness.suites import training_studies
+
+PLAN = {
+    "title": "Toys",
+    "recipe": "demo",
+    "factors": {
+        "task": {"near": {"max_turns": "3"}, "far": {}},
+        "start": {"a": {}, "b": {}},
+        "method": {"poad": {"algorithm": "poad"}, "ntpo": {"algorithm": "ntpo"}},
+    },
+    "compare": "method",
+    "outer": "start",
+    "pairs": [["poad", "ntpo"]],
+    "where": [{"if": {"task": "far", "method": "ntpo"}, "set": {"config.learning_rate": "1e-3", "max_turns": "9"}}],
+    "first_seed": 7,
+    "seeds": 2,
+    "set": {"model.name": "models/{task}-{start}", "config.learning_rate": "1e-4"},
+}
+
+
+def record(variant: str, seed: int, success: list[float]) -> dict:
+    updates = [
+        {
+            "update": number,
+            "env_steps": 10 * number,
+            "success": value,
+            "entropy": 1.0,
+            "explained_variance": 0.5,
+            "policy_steps": 8.0,
+        }
+        for number, value in enumerate(success, start=1)
+    ]
+    evaluation = {"update": 0, "n": 1, "success": 0.0}
+    about = {"task": "toy", "torch": "2", "threads": 1, "host": "x86_64", "cpu_seconds": 3.0}
+    return {"variant": variant, "seed": seed, "updates": updates, "evals": [evaluation], **about}
+
+
+def test_cells_take_settings_from_their_levels_then_from_rules_and_name_their_levels_in_values():
+    cells = training_studies.cells(PLAN)
+    assert [cell.variant for cell in cells[:3]] == ["near a poad", "near a ntpo", "near b poad"]
+    assert cells[0].settings == {
+        "model.name": "models/near-a",
+        "config.learning_rate": "1e-4",
+        "max_turns": "3",
+        "algorithm": "poad",
+    }
+    assert cells[-1].settings["config.learning_rate"] == "1e-3" and cells[-1].settings["max_turns"] == "9"
+    assert list(training_studies.seeds(PLAN)) == [7, 8]
+
+
+def test_a_plan_of_one_setting_has_a_cell_for_each_of_its_values():
+    plan = {"vary": "algorithm", "variants": ["poad", "ntpo"], "seeds": 2, "set": {"updates": "1"}}
+    assert [cell.settings for cell in training_studies.cells(plan)] == [
+        {"updates": "1", "algorithm": "poad"},
+        {"updates": "1", "algorithm": "ntpo"},
+    ]
+    assert list(training_studies.seeds(plan)) == [0, 1]
+
+
+def test_starts_are_the_units_of_a_mean_and_pairs_share_start_and_seed():
+    values = {("a", 0): 0.2, ("a", 1): 0.4, ("b", 0): 0.9}
+    interval = factorial.over_starts(values)
+    assert interval.value == pytest.approx(0.6) and interval.n == 2  # the mean of 0.3 and 0.9, not of three runs
+    half = 12.7062 * math.sqrt(2 * 0.3**2) / math.sqrt(2)
+    assert interval.high - interval.value == pytest.approx(half, rel=1e-4)
+    first = {("a", 0): record("x", 0, [0.5, 0.7]), ("b", 0): record("x", 0, [1.0, 1.0])}
+    second = {("a", 0): record("y", 0, [0.3, 0.5]), ("b", 1): record("y", 1, [0.0, 0.0])}
+    result = factorial.difference(first, second, factorial.area)
+    assert result is not None and result.over_pairs.n == 1
+    assert result.over_starts.value == pytest.approx(0.2)
+    assert factorial.difference(first, {}, factorial.area) is None
+
+
+def test_the_final_value_is_the_mean_of_the_last_updates():
+    assert factorial.final(record("x", 0, [0.0] * 5 + [0.2, 0.4, 0.6, 0.8, 1.0])) == pytest.approx(0.6)
+
+
+def test_a_page_has_a_picture_and_tables_for_every_section_with_runs(tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    for start, seed, shift in (("a", 7, 0.0), ("a", 8, 0.1), ("b", 7, 0.2)):
+        for method, success in (("poad", 0.5), ("ntpo", 0.3)):
+            stored = record(f"near {start} {method}", seed, [success + shift] * 6)
+            training_studies.append(tmp_path / "runs.jsonl", stored)
+    files = curves.rendered(tmp_path)
+    text = files["README.md"]
+    assert set(files) == {"README.md", "curves-near.svg"}
+    assert "6 of 16 runs of the plan were run." in text and "## far\n\nNot run yet." in text
+    assert "| poad | 3 | 2 | 0.60 | 0.62 (0.00 to 1.00) |" in text and "| 48 in 6 updates | 3 |" in text
+    assert "| poad - ntpo | 3 | +0.20 (+0.20 to +0.20) |" in text
+    (tmp_path / "other" / "study").mkdir(parents=True)
+    (tmp_path / "other" / "study" / "plan.json").write_text(json.dumps(PLAN))
+    assert "`task, start, method`: near, far x a, b x poad, ntpo | not run (16)" in curves.index(tmp_path / "other")
+
+
+def test_two_processes_share_the_runs_of_a_plan(tmp_path):
+    trained = []
+
+    def train(path, settings, variant, model):
+        if not trained:  # in the middle of this run a second process does all that is left
+            trained.append(variant)
+            other = multiprocessing.get_context("fork").Process(target=run.run, args=(tmp_path, PLAN, math.inf, train))
+            other.start()
+            other.join()
+        return record(variant, int(settings["seed"]), [1.0])
+
+    assert run.run(tmp_path, PLAN, math.inf, train)
+    stored = [(item["variant"], item["seed"]) for item in training_studies.read(tmp_path / "runs.jsonl")]
+    assert len(stored) == len(set(stored)) == 16
+    assert stored[-1] == ("near a poad", 7)  # it was claimed, so that the other process left it out
