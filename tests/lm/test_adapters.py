@@ -19,6 +19,7 @@ from tests.lm.tiny import tiny_model, tiny_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = ROOT / "leaderboards" / "adapters" / "smollm2-alfworld"
+COMMITTED_ADAPTERS = sorted(path.parent for path in (ROOT / "leaderboards" / "adapters").glob("*/adapter_config.json"))
 
 peft = pytest.importorskip("peft")
 
@@ -115,12 +116,14 @@ def test_the_base_of_an_adapter_is_no_adapter(adapted, tmp_path):
         model_files.folder(name)
 
 
-def test_the_committed_adapter_is_the_one_on_its_card():
-    card = json.loads((COMMITTED / "card.json").read_text())
-    weights = (COMMITTED / adapters.WEIGHTS).read_bytes()
+@pytest.mark.parametrize("folder", COMMITTED_ADAPTERS, ids=lambda folder: folder.name)
+def test_every_committed_adapter_is_the_one_on_its_card(folder):
+    card = json.loads((folder / "card.json").read_text())
+    weights = (folder / adapters.WEIGHTS).read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["sha256"]
-    assert len(weights) < 6_000_000
-    assert adapters.read(COMMITTED).base == card["base"] == "smollm2-135m"
+    assert len(weights) == card["bytes"] < 6_000_000
+    assert adapters.read(folder).base == card["base"] == "smollm2-135m"
+    assert (ROOT / card["recipe"]).is_file()
 
 
 def test_make_eval_plays_the_model_before_and_after_training_on_the_same_games(capsys, monkeypatch):
