@@ -77,6 +77,9 @@ class Demonstrations:
     expert: str = "expert"
     file: str = ""
     """Chat JSONL from `envsuite-data demos` with the recipe's prompting, in place of `episodes`."""
+    advised: bool = False
+    """Also learn every turn of `episodes` from a prompt that shows the expert's command, as a teacher reads it
+    (`sdar`)."""
     train: SFTConfig = SFTConfig()
 
     @property
@@ -162,9 +165,9 @@ class Recipe:
 
     @property
     def needs_reference(self) -> bool:
-        """True if updates read the frozen weights that training began with: for a KL term, or for a
+        """True if updates read the frozen weights that training began with: for a KL term, a teacher, or a
         critic's features."""
-        return self.trains_policy and bool(self.config.kl_coef or self.model_config.critic == "head")
+        return self.trains_policy and (self.config.reads_reference or self.model_config.critic == "head")
 
     @property
     def shaping(self) -> Shaping:
@@ -253,6 +256,13 @@ def _validate(recipe: Recipe) -> None:
         raise UsageError(
             f"sft.file = {recipe.sft.file!r} and sft.episodes = {recipe.sft.episodes}: demonstrations "
             f"come from one of them."
+        )
+    if recipe.sft.advised and (recipe.prompting.history < 0 or not recipe.sft.episodes):
+        unusable = "sft.file" if recipe.sft.file else f"prompting.history = {recipe.prompting.history}"
+        unusable = unusable if recipe.sft.any else "sft.episodes = 0"
+        raise UsageError(
+            f"sft.advised = true shows the command in every turn of the games that the expert plays now, one line a "
+            f"turn, which {unusable} does not allow: set sft.episodes and a prompting.history of at least 0."
         )
     if recipe.sft.file and not Path(recipe.sft.file).is_file():
         raise UsageError(
