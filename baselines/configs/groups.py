@@ -200,7 +200,7 @@ class SDAR(GroupConfig):
     """gated: SDAR's gated difference of log-probs | kl: the gradient of KL(student || teacher), estimated on the
     sampled tokens."""
     distil_coef: NonNegative = 0.01
-    """Weight of the distillation in the loss."""
+    """Weight of the distillation in the loss; 0: GRPO."""
     gate: NonNegative = 5.0
     """Steepness of the gate of `gated`."""
     policy_weight: NonNegative = 1.0
@@ -224,8 +224,3 @@ class SDAR(GroupConfig):
                 f"sdar: config.expert cannot be {self.expert!r}: it is expert, or expert:KIND for another expert of "
                 "the task."
             )
-
-    def validate(self, recipe: Any) -> None:
-        super().validate(recipe)
-        if not self.distil_coef:
-            raise UsageError("config.distil_coef = 0 leaves nothing of sdar but GRPO: set algorithm = 'grpo'.")

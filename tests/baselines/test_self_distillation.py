@@ -272,7 +272,6 @@ def test_a_run_with_rewards_and_a_teacher_takes_its_steps(folder, tmp_path, lora
     ("changes", "message"),
     [
         ({"config": {"expert": "random"}}, "config.expert cannot be 'random'"),
-        ({"config": {"distil_coef": 0.0}}, "set algorithm = 'grpo'"),
         ({"turns": 4}, "compares whole episodes"),
         ({"sft": {"advised": True}}, "sft.episodes = 0 does not allow"),
         ({"sft": {"advised": True, "episodes": 4}, "prompting": {"history": -1}}, "prompting.history = -1"),
