@@ -16,6 +16,9 @@ from torch import Tensor
 
 from harness.types import Trajectory
 
+ADVISED = "advised_prompt"
+"""Key of `Reply.extra`: the tokens of a teacher's prompt for the reply; [] if no teacher is asked."""
+
 
 @dataclass(frozen=True)
 class AllowedTokens:

@@ -24,6 +24,8 @@ from harness.lm import model_files
 
 PLAYING = ("gathered to play", "rollout's keys and values", "prefix store")
 LEARNING = ("gathered to learn", "gradients", "activations", "packing's mask", "logits")
+TEACHER = "teacher's pass"
+"""Before the steps of an update, with nothing kept for a backward pass."""
 SNAPSHOT = "copy that plays"
 """With async_level = 1: playing and learning take place at once."""
 LOADING = "before it is sharded"
@@ -129,9 +131,20 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
         "activations": float(rows * length * stored),
         "packing's mask": float(rows * length**2 * (1 if recipe.model.attention == "sdpa" else itemsize) * masked),
         "logits": float(positions * config.vocab_size * 2 * itemsize),
+        TEACHER: _teachers_pass(recipe, config, length, layer, itemsize, processes),
         "rollout's keys and values": cache if plays else 0.0,
         "prefix store": min(cache, recipe.acting.cache_gb * 2**30) if plays and reuses else 0.0,
     }
+
+
+def _teachers_pass(recipe: Recipe, config: Any, length: int, layer: int, itemsize: int, processes: int) -> float:
+    """Returns the bytes of a layer and of the logits of the teacher's largest pass; its rows are turns."""
+    if not recipe.config.advisor:
+        return 0.0
+    turns = max(recipe.turn_limits, default=recipe.max_turns) or 1
+    rows = recipe.config.micro_rows or -(-recipe.episodes * turns // processes)
+    positions = rows * min(length, recipe.acting.max_tokens)
+    return float(rows * length * layer + positions * config.vocab_size * itemsize)
 
 
 def _rows_are_turns(recipe: Recipe) -> bool:
@@ -160,7 +173,9 @@ def peak(parts: dict[str, float]) -> float:
     """Returns the most bytes in use at once: playing and learning alternate unless a copy plays, and
     a model is loaded before it is sharded."""
     playing, learning = (sum(parts.get(name, 0.0) for name in names) for names in (PLAYING, LEARNING))
-    permanent = sum(value for name, value in parts.items() if name not in (*PLAYING, *LEARNING, LOADING))
+    learning = max(learning, parts.get(TEACHER, 0.0))
+    passing = (*PLAYING, *LEARNING, TEACHER, LOADING)
+    permanent = sum(value for name, value in parts.items() if name not in passing)
     working = learning + playing if parts.get(SNAPSHOT) else max(learning, playing)
     return max(permanent + working, parts.get(LOADING, 0.0))
 

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from baselines import tables
+from baselines import consistency, tables
 from baselines.configs import CONFIGS, ModelConfig, SFTConfig, UpdateConfig
-from baselines.configs import tinker as tinker_settings
 from baselines.configs.generation import Generation
 from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, PositiveShare, Range, Share
-from baselines.logging import trackers
 from envsuite.errors import DataError, UsageError, did_you_mean
-from envsuite.types import DEFAULT_SHAPING, RewardMode, Shaping
+from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.prompting.prompting import Prompting
 
 
@@ -77,6 +75,9 @@ class Demonstrations:
     expert: str = "expert"
     file: str = ""
     """Chat JSONL from `envsuite-data demos` with the recipe's prompting, in place of `episodes`."""
+    advised: bool = False
+    """Also learn every turn of `episodes` from a prompt that shows the expert's command, as a teacher reads it
+    (`sdar`)."""
     train: SFTConfig = SFTConfig()
 
     @property
@@ -126,6 +127,9 @@ class Recipe:
     advance_at: Share = 0.0
     """Treat the tasks as a curriculum: begin with the first, and add the next each time an update
     reaches this success rate. 0: all tasks at once."""
+    success_between: tuple[Share, ...] = ()
+    """Two bounds: treat the tasks as a ladder, and play one of them at a time. An update above the second bound
+    moves one task up, one below the first moves down. (): all tasks at once."""
     trackers: tuple[str, ...] = ()
     """tensorboard | wandb | mlflow | trackio, in addition to metrics.jsonl. A resumed run continues in
     each."""
@@ -156,15 +160,29 @@ class Recipe:
         return self.turn_limits[min(update // self.turn_limit_updates, len(self.turn_limits) - 1)]
 
     @property
+    def first_stage(self) -> int | None:
+        """Number of the task that a curriculum or a ladder begins with; None without either."""
+        return 0 if self.advance_at or self.success_between else None
+
+    def next_stage(self, stage: int, success: float, tasks: int) -> int:
+        """Returns the stage after an update with this success, of a curriculum or a ladder of so many tasks."""
+        if self.advance_at:
+            stage += success >= self.advance_at
+        elif self.success_between:
+            low, high = self.success_between
+            stage += (success > high) - (success < low)
+        return min(max(stage, 0), tasks - 1)
+
+    @property
     def trains_policy(self) -> bool:
         """True if reinforcement learning follows the fine-tuning."""
         return self.algorithm != "sft"
 
     @property
     def needs_reference(self) -> bool:
-        """True if updates read the frozen weights that training began with: for a KL term, or for a
+        """True if updates read the frozen weights that training began with: for a KL term, a teacher, or a
         critic's features."""
-        return self.trains_policy and bool(self.config.kl_coef or self.model_config.critic == "head")
+        return self.trains_policy and (self.config.reads_reference or self.model_config.critic == "head")
 
     @property
     def shaping(self) -> Shaping:
@@ -239,102 +257,10 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
         raise UsageError(f"{where}: algorithm cannot be {name!r}: it is one of {', '.join(CONFIGS)}.{hint}")
     recipe: Recipe = tables.build(Recipe, table, where, {"config": CONFIGS[name]}, separator=": ")
     try:
-        _validate(recipe)
+        consistency.validate(recipe)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     return recipe
-
-
-def _validate(recipe: Recipe) -> None:
-    """Rejects incompatible combinations of settings."""
-    if not recipe.tasks:
-        raise UsageError("tasks cannot be []: name one at least.")
-    if recipe.sft.file and recipe.sft.episodes:
-        raise UsageError(
-            f"sft.file = {recipe.sft.file!r} and sft.episodes = {recipe.sft.episodes}: demonstrations "
-            f"come from one of them."
-        )
-    if recipe.sft.file and not Path(recipe.sft.file).is_file():
-        raise UsageError(
-            f"sft.file = {recipe.sft.file!r} is not there: envsuite-data demos -o {recipe.sft.file} writes it."
-        )
-    if recipe.model.lora_rank and not recipe.model.lora_targets:
-        raise UsageError(f"model.lora_targets cannot be [] with lora_rank = {recipe.model.lora_rank}.")
-    if not isinstance(recipe.prompting.history_reasoning, bool) and recipe.prompting.history_reasoning < 0:
-        raise UsageError(
-            f"prompting.history_reasoning cannot be {recipe.prompting.history_reasoning}: it is at "
-            f"least 0, true or false."
-        )
-    recipe.config.validate(recipe)
-    _validate_limits(recipe)
-    if recipe.reward_mode == RewardMode.SHAPED:
-        _validate_shaping(recipe)
-    if recipe.model.compile and (recipe.model.gradient_checkpointing or recipe.fsdp):
-        other = "fsdp" if recipe.fsdp else "model.gradient_checkpointing"
-        raise UsageError(
-            f"model.compile = {recipe.model.compile!r} cannot be combined with {other} = true: leave one out."
-        )
-    if recipe.async_level:
-        _validate_asynchrony(recipe)
-    recipe.generation.validate(recipe)
-    if recipe.backend == "tinker":
-        tinker_settings.validate(recipe)
-    for tracker in recipe.trackers:
-        trackers.check(tracker)
-
-
-def _validate_limits(recipe: Recipe) -> None:
-    """Rejects growing turn limits that do not grow, and settings that need whole episodes."""
-    limits = list(recipe.turn_limits)
-    if limits != sorted(set(limits)) or (recipe.max_turns and limits and limits[-1] > recipe.max_turns):
-        raise UsageError(
-            f"turn_limits cannot be {limits}: each limit is larger than the one before, and none is above max_turns "
-            f"= {recipe.max_turns} (0: no limit)."
-        )
-    for name, value in (("turn_limits", limits), ("rewards.gate", recipe.rewards.gate)):
-        if value and recipe.turns:
-            raise UsageError(
-                f"{name} = {value} needs whole episodes, and turns = {recipe.turns} cuts them: leave one out."
-            )
-    if recipe.rewards.gate and recipe.reward_mode == RewardMode.SHAPED:
-        raise UsageError(
-            f"rewards.gate = {recipe.rewards.gate} takes back a part of the shaped rewards, which then can prefer "
-            "another policy: set another reward_mode, or leave the gate out."
-        )
-
-
-def _validate_shaping(recipe: Recipe) -> None:
-    """Rejects shaped rewards whose discount is not the learner's: their best policy can be another."""
-    shaping = recipe.config.shaping()
-    if shaping is None:
-        raise UsageError(
-            "reward_mode = 'shaped' needs one discount per command or primitive step, and "
-            f"{recipe.algorithm} has another: "
-            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or "
-            "another reward_mode."
-        )
-    if shaping.gamma < 1 and recipe.prompting.grammar == "actions":
-        raise UsageError(
-            "reward_mode = 'shaped' discounts per command, and with several commands per turn the learner discounts "
-            "per turn: set prompting.grammar = 'action' or config.gamma = 1."
-        )
-    if recipe.shaping_gamma not in (-1.0, shaping.gamma):
-        raise UsageError(
-            f"shaping_gamma = {recipe.shaping_gamma} is not the discount of {recipe.algorithm}, {shaping.gamma} per "
-            f"{shaping.unit}: with another one the best policy can put the task off; leave shaping_gamma out."
-        )
-
-
-def _validate_asynchrony(recipe: Recipe) -> None:
-    """Rejects what cannot be played ahead."""
-    if recipe.algorithm in ("sft", "twosome"):
-        why = "plays no games" if recipe.algorithm == "sft" else "has no ratio per token"
-        raise UsageError(f"async_level = {recipe.async_level}: {recipe.algorithm} {why}; leave async_level out.")
-    if recipe.fsdp:
-        raise UsageError(
-            f"async_level = {recipe.async_level} needs a copy of the weights, and fsdp = true shards them: leave one "
-            "of them out."
-        )
 
 
 def _value(text: str) -> Any:

@@ -110,7 +110,7 @@ class TrainingRun:
         execution = execution or Execution(max_concurrent=CONCURRENT)
         self.collector = Collector(recipe, self.model, folder, execution, environments)
         self.ahead = RolloutAhead(self.collector)
-        self.stage = 0 if recipe.advance_at else len(self.collector.sampler.configs) - 1
+        self.stage = len(self.collector.sampler.configs) - 1 if recipe.first_stage is None else recipe.first_stage
         self.log = RunLog(recipe, folder, display, resume=checkpoint.exists())
         if collectives.first():
             checkpoints.tidy(folder)
@@ -210,8 +210,10 @@ class TrainingRun:
             batch = self.ahead.take() if staleness else self.collector.collect(self.update, self.stage, factor)
         waited_until = time.monotonic()
         outcomes = outcome_metrics(batch.ended)
-        if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
-            self.stage = min(self.stage + 1, len(self.collector.sampler.configs) - 1)
+        played = self.stage
+        if self.recipe.first_stage is not None:
+            tasks = len(self.collector.sampler.configs)
+            self.stage = self.recipe.next_stage(played, outcomes.get("success", 0.0), tasks)
         unfinished = len(batch.learned) + batch.resampled - len(batch.ended)
         spent = self.spent + EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
         if self._plays_ahead(spent):
@@ -234,7 +236,7 @@ class TrainingRun:
                 "episodes": self.update * self.recipe.episodes,
                 **outcomes,
                 "over": len(batch.ended),
-                "tasks": self.stage + 1,
+                **({"level": played} if self.recipe.success_between else {"tasks": self.stage + 1}),
                 **episode_metrics(batch.played, batch.learned, batch.resampled),
                 "rollout_seconds": round(batch.seconds, 3),
                 "update_seconds": round(time.monotonic() - began, 3),

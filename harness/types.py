@@ -148,6 +148,15 @@ def advice_of(advice_kind: str, agent: int) -> str:
 
 
 @runtime_checkable
+class IgnoresAdvice(Protocol):
+    """Optional capability of a policy with an `advice_kind`: it receives messages, never sees the advice, and leaves
+    it to whoever reads `Turn.advice`.
+    """
+
+    ignores_advice: bool
+
+
+@runtime_checkable
 class WatchesWeights(Protocol):
     """Optional capability of a policy: it notices when a server's weights change during a run."""
 
@@ -219,6 +228,8 @@ class Turn:
     """commands that were admissible before the reply"""
     agent: int = 0
     """the agent that acted, as in `Prompt`"""
+    advice: str | None = None
+    """the environment's advice before the reply, if the policy has an `advice_kind`"""
 
 
 class HashChain(NamedTuple):

@@ -36,6 +36,7 @@ FOLDERS = {
         ["microbatch"],
         ["networks"],
         ["algorithms"],
+        ["consistency"],
         ["recipe"],
         ["run_log", "collection"],
         ["train"],

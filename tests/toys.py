@@ -10,7 +10,7 @@ from envsuite.errors import DataError, MissingExtra
 from envsuite.types import Panel
 from examples.hilo import HiLo
 
-__all__ = ["Apart", "Faulty", "HiLo", "Holding", "Instances", "Paths", "Signpost", "Slow"]
+__all__ = ["Apart", "Coloured", "Faulty", "HiLo", "Holding", "Instances", "Paths", "Signpost", "Slow"]
 
 
 class Slow(HiLo):
@@ -107,6 +107,23 @@ class Paths(Signpost):
 
 
 register(Task(id="Paths-v0", entry_point="tests.toys:Paths"))
+
+
+class Coloured(Signpost):
+    """Signpost that shows a colour in place of each word."""
+
+    colours = ("red", "blue", "green", "black")
+
+    def _reset(self, seed: int) -> str:
+        super()._reset(seed)
+        return self.colours[seed % 4]
+
+    def _act(self, command: str) -> Outcome:
+        outcome = super()._act(command)
+        return outcome if outcome.done else outcome._replace(text=self.colours[self.words.index(self.word)])
+
+
+register(Task(id="Coloured-v0", entry_point="tests.toys:Coloured"))
 
 
 class Apart(Signpost):

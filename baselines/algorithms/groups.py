@@ -24,9 +24,15 @@ Advantages = Callable[[Sequence[Trajectory], list[list[float]], list[Hashable]],
 advantage per turn [E][T_e]."""
 
 
-def update_groups(inputs: UpdateInput[Any], advantages: Advantages, train_actor: bool = True) -> dict[str, float]:
+Teacher = Callable[[Batch, Sequence[Trajectory]], Tensor]
+"""From a batch and its trajectories to a teacher's log-probs [N], as in `Targets.teacher`."""
+
+
+def update_groups(
+    inputs: UpdateInput[Any], advantages: Advantages, train_actor: bool = True, teacher: Teacher | None = None
+) -> dict[str, float]:
     """Trains the actor on one batch of groups. Logs the share of groups with equal scores, which
-    teach nothing."""
+    teach nothing but what a teacher says."""
     config = inputs.config
     trajectories = without_lone_survivors(inputs.trajectories, config.group_size)
     batch = collate(trajectories, config.whole)
@@ -35,7 +41,10 @@ def update_groups(inputs: UpdateInput[Any], advantages: Advantages, train_actor:
     rewards = penalised_rewards(batch, trajectories, kl.penalty(inputs, batch, reference))
     groups: list[Hashable] = [group_of(run, config.group_size) for run in trajectories]
     per_turn = advantages(trajectories, rewards, groups)
-    log = learn(inputs, batch, Targets(turn_values(batch, per_turn).float(), reference), train_actor)
+    targets = Targets(turn_values(batch, per_turn).float(), reference)
+    if teacher is not None:
+        targets.teacher = teacher(batch, trajectories)
+    log = learn(inputs, batch, targets, train_actor)
     log["flat_groups"] = flat_groups(trajectories, config.group_size)
     return {**log, **weights}
 

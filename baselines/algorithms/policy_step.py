@@ -19,7 +19,7 @@ from torch import Tensor
 from baselines.algorithms.optimisers import Optimiser
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import Batch
-from baselines.configs import UpdateConfig
+from baselines.configs import SDAR, UpdateConfig
 from baselines.distributed import collectives
 from baselines.math.estimators import standardise
 from baselines.math.finite import check_finite
@@ -27,6 +27,7 @@ from baselines.math.losses import (
     aggregate,
     clipped_surrogate,
     clipped_value_loss,
+    distillation_loss,
     early_stop_kl,
     kl_estimate,
     truncated_importance,
@@ -48,6 +49,8 @@ class Targets:
     """Targets of the critic; None trains no critic."""
     old_values: Tensor | None = None
     """The critic's values at the time of the rollout."""
+    teacher: Tensor | None = None
+    """Log-probs of a teacher, NaN where it is not asked; None without one."""
 
 
 @dataclass
@@ -60,6 +63,7 @@ class _Step:
     reference: Tensor | None
     returns: Tensor | None
     old_values: Tensor | None
+    teacher: Tensor | None
     numbers: Tensor
     turns: Tensor
     value_weights: Tensor | None = None
@@ -84,6 +88,7 @@ def learn(inputs: UpdateInput[Any], batch: Batch, targets: Targets, train_actor:
         _spread(batch, targets.reference),
         _spread(batch, targets.returns),
         _spread(batch, targets.old_values),
+        _spread(batch, targets.teacher),
         batch.numbers(),
         batch.turn_numbers(),
         _value_weights(batch, config.highlight_first),
@@ -196,6 +201,8 @@ def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
             assert step.reference is not None
             kl = kl_estimate(new, step.reference[part, :width], config.kl_kind)
             losses = losses + inputs.optimisers.kl_coef * kl
+        if step.teacher is not None:
+            losses = losses + _distillation(config, new, step.teacher[part, :width])
         if config.entropy_coef:
             losses = losses - config.entropy_coef * entropy
         loss = weight * aggregate(losses, sampled, config.aggregation, config.constant or None) * share
@@ -216,6 +223,14 @@ def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
         norm = inputs.optimisers.actor.step()
         if not math.isnan(norm):  # Tinker may not report it
             log["grad_norm"].append(norm)
+
+
+def _distillation(config: UpdateConfig, new: Tensor, teacher: Tensor) -> Tensor:
+    """Returns the weighted distillation of each token, 0 where the teacher is not asked. [b, l]"""
+    assert isinstance(config, SDAR)
+    asked = ~teacher.isnan()
+    losses = distillation_loss(new, torch.where(asked, teacher, new.detach()), config.distillation, config.gate)
+    return config.distil_coef * torch.where(asked, losses, 0.0)
 
 
 def _loss_shares(batch: Batch, parts: Sequence[Tensor], config: UpdateConfig) -> list[float]:

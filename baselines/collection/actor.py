@@ -6,6 +6,7 @@ from __future__ import annotations
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
+from baselines.collection.advice import with_advice
 from baselines.networks.model import Model
 from baselines.networks.snapshot import Snapshot
 from baselines.recipe import Acting
@@ -13,7 +14,8 @@ from harness.lm.conversations import Conversations
 from harness.lm.template import Template
 from harness.policies.hf import HFPolicy, end_tokens
 from harness.policies.score import ScorePolicy
-from harness.prompting.prompting import Prompting
+from harness.prompting.prompting import Past, Prompting
+from harness.rollout.loop import next_prompt
 from harness.types import Prompt, Reply, Trajectory
 from harness.waiting import Forwarding
 
@@ -33,10 +35,13 @@ class Actor(Forwarding):
     update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`);
-    `engine` generates in place of the model: vLLM in this process, or Tinker's service.
+    `engine` generates in place of the model: vLLM in this process, or Tinker's service. `advisor` is
+    the expert whose advice the episodes shall hold.
     """
 
     name, advice_kind, deterministic = "actor", "", False
+    ignores_advice = True
+    """The expert's advice is for a teacher (`advised_prompts`)."""
 
     def __init__(
         self,
@@ -46,7 +51,9 @@ class Actor(Forwarding):
         temperature: float,
         servers: dict[str, Any] | None = None,
         engine: VLLMEngine | TinkerSampler | None = None,
+        advisor: str = "",
     ) -> None:
+        self.advice_kind = advisor
         self.prompting, self.model, self._stopped = prompting, model, False
         model.lm.eval()
         limit = getattr(model.lm.config.get_text_config(), "max_position_embeddings", None)
@@ -106,6 +113,29 @@ class Actor(Forwarding):
         tools = self.prompting.tools(run.tools)
         encoded, _ = conversation.fit(Prompt(messages, key=key, turn=len(run.turns), tools=tools))
         return encoded.ids if conversation.room(encoded) > 0 else []
+
+    def advised_prompts(self, run: Trajectory) -> list[list[int]]:
+        """Returns for each turn of an episode the tokens of its prompt with the expert's next command; [] if the
+        expert knew none, or if the prompt leaves no room for a reply.
+
+        Like any prompt it loses its oldest turns if it does not fit the context.
+        """
+        conversation = Conversations(self.template, self.max_tokens, self.context)
+        past, prompts = Past(), []
+        for number, turn in enumerate(run.turns):
+            earlier = run.turns[:number]
+            prompt = next_prompt(
+                run, earlier, turn.observation, turn.admissible, self.prompting, past, "advised", turn.agent
+            )
+            ids: list[int] = []
+            if turn.advice:
+                prompt = prompt._replace(messages=with_advice(prompt.messages, turn.advice, self.prompting))
+                encoded, _ = conversation.fit(prompt)
+                ids = encoded.ids if conversation.room(encoded) > 0 else []
+            prompts.append(ids)
+            if not isinstance(self.policy, ScorePolicy):
+                conversation.remember(prompt, list(turn.reply.ids))
+        return prompts
 
     def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
         if self._stopped:

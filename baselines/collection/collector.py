@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from baselines.batch import ADVISED
 from baselines.collection import fixed_turns
 from baselines.collection.actor import Actor
+from baselines.collection.advice import advised_demonstrations
 from baselines.collection.colocated import VLLMEngine
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.resampling import replace_flat_groups
@@ -116,6 +118,10 @@ class Collector:
             log["resampled"] = len(replaced)
         if self.recipe.turn_limits:
             log["turn_limit"] = self.recipe.turn_limit(update)
+        if self.recipe.config.advisor:
+            for run, _ in usable:
+                for turn, prompt in zip(run.turns, actor.advised_prompts(run), strict=True):
+                    turn.reply.extra[ADVISED] = prompt
         return Collected(
             played,
             learned=[
@@ -181,6 +187,8 @@ class Collector:
         for config, episodes in self.sampler.demonstrations(settings.episodes) if settings.episodes else []:
             runs = self.play(config, episodes, make_policy(settings.expert))
             games += demonstrations(runs, self.recipe.prompting)
+            if settings.advised:
+                games += advised_demonstrations(runs, self.recipe.prompting)
         return sorted(games, key=lambda game: (game["task"], game["seed"]))
 
     def evaluation(self) -> tuple[list[Trajectory], dict[str, float]]:
@@ -226,7 +234,15 @@ class Collector:
             self.engine.load(self.model)
         temperature = acting.temperature if temperature is None else temperature
         engine = TinkerSampler(self.model) if isinstance(self.model, TinkerModel) else self.engine
-        return Actor(player or self.model, acting, self.recipe.prompting, temperature, options, engine)
+        return Actor(
+            player or self.model,
+            acting,
+            self.recipe.prompting,
+            temperature,
+            options,
+            engine,
+            self.recipe.config.advisor,
+        )
 
     def _full_actor(self) -> contextlib.AbstractContextManager[None]:
         """Gathers the full actor for a local rollout; does nothing when servers generate."""

@@ -48,7 +48,7 @@ def check_choice(recipe: Recipe) -> None:
 
 class GameSampler:
     """Draws the games of a recipe's tasks. `stage` is the last task played, where the tasks are a
-    curriculum."""
+    curriculum, and the only one, where they are a ladder."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -89,7 +89,7 @@ class GameSampler:
         return Episode(config.task, knobs_json(config.knobs), seed, number * self.recipe.episodes + stream)
 
     def _draw(self, rng: np.random.Generator, stage: int) -> tuple[RunConfig, int]:
-        config = self.configs[int(rng.integers(stage + 1))]
+        config = self.configs[stage if self.recipe.success_between else int(rng.integers(stage + 1))]
         seeds = self._training_seeds(config)
         return config, seeds[int(rng.integers(len(seeds)))]
 

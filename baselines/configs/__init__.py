@@ -7,7 +7,7 @@ The package imports no torch, so that a bad recipe is rejected before anything s
 from __future__ import annotations
 
 from baselines.configs.actor_critic import NTPO, POAD, PPO, TWOSOME, DualGAE, Rates
-from baselines.configs.groups import GAGPO, GRPO, HGPO, RLOO, SPA, GiGPO, GraphGPO, GroupConfig
+from baselines.configs.groups import GAGPO, GRPO, HGPO, RLOO, SDAR, SPA, GiGPO, GraphGPO, GroupConfig
 from baselines.configs.model import ModelConfig, SFTConfig
 from baselines.configs.update import SFT, UpdateConfig
 
@@ -20,6 +20,7 @@ __all__ = [
     "POAD",
     "PPO",
     "RLOO",
+    "SDAR",
     "SFT",
     "SPA",
     "TWOSOME",
@@ -47,5 +48,6 @@ CONFIGS: dict[str, type[UpdateConfig]] = {
     "graphgpo": GraphGPO,
     "gagpo": GAGPO,
     "spa": SPA,
+    "sdar": SDAR,
 }
 """Settings of each algorithm."""

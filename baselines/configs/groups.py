@@ -184,3 +184,43 @@ class SPA(GroupConfig):
     """First updates, in which only the estimator learns."""
     std: bool = True
     """Divide by the standard deviation of the group's returns at the same turn."""
+
+
+@dataclass(frozen=True)
+class SDAR(GroupConfig):
+    """Self-distillation from a teacher that reads the expert's next command, beside GRPO."""
+
+    package: ClassVar[str] = TURN_CREDIT
+
+    expert: str = "expert"
+    """Expert whose next command the teacher reads: expert, or expert:KIND."""
+    teacher: Literal["present", "first"] = "present"
+    """Weights of the teacher: those before the update (SDAR), or those that training began with (OPSD)."""
+    distillation: Literal["gated", "kl"] = "gated"
+    """gated: SDAR's gated difference of log-probs | kl: the gradient of KL(student || teacher), estimated on the
+    sampled tokens."""
+    distil_coef: NonNegative = 0.01
+    """Weight of the distillation in the loss; 0: GRPO."""
+    gate: NonNegative = 5.0
+    """Steepness of the gate of `gated`."""
+    policy_weight: NonNegative = 1.0
+    """Weight of GRPO's advantages; 0: distillation alone (OPSD)."""
+    std: bool = True
+    """Divide by the group's standard deviation."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    @property
+    def advisor(self) -> str:
+        return self.expert
+
+    @property
+    def reads_reference(self) -> bool:
+        return super().reads_reference or self.teacher == "first"
+
+    def __post_init__(self) -> None:
+        if self.expert.partition(":")[0] != "expert":
+            raise UsageError(
+                f"sdar: config.expert cannot be {self.expert!r}: it is expert, or expert:KIND for another expert of "
+                "the task."
+            )

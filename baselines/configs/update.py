@@ -99,6 +99,16 @@ class UpdateConfig:
         return 0
 
     @property
+    def advisor(self) -> str:
+        """Expert whose next command a teacher reads, as in `Policy.advice_kind`; "" without a teacher."""
+        return ""
+
+    @property
+    def reads_reference(self) -> bool:
+        """True if updates read the weights that training began with."""
+        return bool(self.kl_coef)
+
+    @property
     def trains_target_critic(self) -> bool:
         return False
 

@@ -116,3 +116,18 @@ def early_stop_kl(new: Tensor, old: Tensor) -> Tensor:
     samples of old."""
     log_ratio = new - old
     return log_ratio.exp() - 1 - log_ratio
+
+
+def distillation_loss(new: Tensor, teacher: Tensor, kind: str, steepness: float = 0.0) -> Tensor:
+    """Returns the loss of a student's log-probs of its own tokens against a teacher's, per element.
+
+    gated: g (teacher - new) with the constant g = sigmoid(steepness * (teacher - new)) (SDAR); kl: the
+    value of k1 and the gradient of k2 (`kl_estimate`), an unbiased gradient of KL(student || teacher) on samples
+    of the student.
+    """
+    if kind == "gated":
+        gap = teacher - new
+        return (steepness * gap.detach()).sigmoid() * gap
+    if kind == "kl":
+        return kl_estimate(new, teacher, "k1+")
+    raise ValueError(f"unknown distillation {kind!r}: gated or kl")

@@ -17,7 +17,7 @@ from harness.prompting.prompting import Past, Prompting
 from harness.reasoning import is_thinking
 from harness.rollout.activity import Activity
 from harness.rollout.executors import Executor, StepResult
-from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn, advice_of
+from harness.types import Episode, IgnoresAdvice, Policy, Prompt, Reply, Trajectory, Turn, advice_of
 from harness.waiting import asynchronous, wait
 
 LIVES = 2
@@ -140,6 +140,7 @@ class EpisodeState:
                 note=parsed.note,
                 admissible=before.info["admissible_commands"],
                 agent=self.agent,
+                advice=before.advice,
             )
         )
         self.result = result
@@ -230,7 +231,7 @@ def rollout(
     """
     prompting = prompting or Prompting()
     player = asynchronous(policy)
-    advice_kind = policy.advice_kind
+    followed = "" if isinstance(policy, IgnoresAdvice) and policy.ignores_advice else policy.advice_kind
     queue = _Queue(episodes, executor, max_turns)
     activity = activity or Activity()
     activity.begin(policy, queue.playing)
@@ -246,14 +247,14 @@ def rollout(
                         continue
                     if state.run.stop_reason is None:
                         activity.asked()
-                        player.submit(slot, state.prompt(prompting, reads=not advice_of(advice_kind, state.agent)))
+                        player.submit(slot, state.prompt(prompting, reads=not advice_of(followed, state.agent)))
                     else:
                         yield queue.finish(slot)
             for slot, reply in player.collect():
                 idle = False
                 activity.replied(reply)
                 state = queue.playing[slot]
-                if state.answer(reply, prompting, bool(advice_of(advice_kind, state.agent))):
+                if state.answer(reply, prompting, bool(advice_of(followed, state.agent))):
                     executor.step(slot, state.parsed.commands, len(state.run.turns))
                 else:
                     yield queue.finish(slot)

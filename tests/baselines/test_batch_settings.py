@@ -187,3 +187,46 @@ def test_without_a_gate_all_rewards_count():
     run = played(0, [0.2, 0.1], progression=0.0)
     assert rewards_of(run) == [0.2, 0.1]
     assert rewards_of(run, scale=2.0) == [0.4, 0.2]
+
+
+# ---- a ladder of tasks
+# ---------------------------------------------------------------------------------------------------
+
+
+def test_success_moves_along_the_ladder_within_its_ends(folder):
+    ladder = recipe(folder, tasks=["Signpost-v0", "Paths-v0", "Coloured-v0"], success_between=[0.4, 0.7])
+    steps = [(0, 0.71, 1), (1, 0.7, 1), (1, 0.4, 1), (1, 0.39, 0), (0, 0.0, 0), (2, 1.0, 2), (1, 1.0, 2)]
+    assert [ladder.next_stage(stage, success, 3) for stage, success, _ in steps] == [after for *_, after in steps]
+    growing = recipe(folder, tasks=["Signpost-v0", "Paths-v0"], advance_at=0.5)
+    assert [growing.next_stage(stage, success, 2) for stage, success in ((0, 0.5), (0, 0.4), (1, 0.0), (1, 1.0))] == [
+        1, 0, 1, 1
+    ]  # fmt: skip
+
+
+def test_a_run_plays_one_task_of_the_ladder_at_a_time_and_resumes_on_it(folder, tmp_path):
+    """Random play of the first task exceeds the upper bound, that of the second task stays between them."""
+    settings = {"tasks": ["Signpost-v0", "Coloured-v0"], "success_between": [0.001, 0.01], "save_every": 1}
+    TrainingRun(recipe(folder, **settings), tmp_path / "run").train()
+    updates = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    levels = [(line["level"], line["success"]) for line in updates if line["kind"] == "update"]
+    assert levels[0][0] == 0 and levels[0][1] > 0.01 and levels[1][0] == 1
+    run = TrainingRun(recipe(folder, **{**settings, "updates": 3}), tmp_path / "run", resume=True)
+    try:
+        assert run.stage == 1
+        played = run.collector.collect(2, run.stage).played
+    finally:
+        run.close()
+    assert {episode.episode.task.id for episode in played} == {"Coloured-v0"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"success_between": [0.7, 0.4]}, "the lower one first"),
+        ({"success_between": [0.5]}, "it is two shares"),
+        ({"success_between": [0.4, 0.7], "advance_at": 0.8}, "and advance_at = 0.8 does not"),
+    ],
+)
+def test_bounds_of_success_that_contradict_the_recipe_are_refused(folder, changes, message):
+    with pytest.raises(UsageError, match=message):
+        recipe(folder, tasks=["Signpost-v0", "Coloured-v0"], **changes)

@@ -89,6 +89,8 @@ def differs(mine, other):
         ("grpo", {"epochs": 2, "minibatches": 2, "micro_rows": 2, "kl_coef": 0.05, "dual_clip": 1.5}),
         ("rloo", {"epochs": 2, "kl_coef": 0.05, "clip_high": 0.3, "aggregation": "seq-mean-token-sum"}),
         ("gigpo", {"epochs": 2, "kl_coef": 0.05, "ratio": "turn", "adam_betas": [0.8, 0.9]}),
+        ("sdar", {"epochs": 2, "distil_coef": 0.3, "teacher": "first"}),
+        ("sdar", {"epochs": 2, "distil_coef": 0.3, "distillation": "kl"}),
     ],
 )
 def test_two_updates_move_the_adapter_as_a_local_trainer_does_on_the_same_episodes(

@@ -233,7 +233,7 @@ def recipe(folder, algorithm, **changes):
 
 @pytest.mark.parametrize(
     "algorithm",
-    ["ppo", "ntpo", "poad", "twosome", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo", "spa"],
+    ["ppo", "ntpo", "poad", "twosome", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo", "spa", "sdar"],
 )
 def test_every_algorithm_takes_its_steps_and_leaves_a_model_that_loads(folder, tmp_path, algorithm):
     config = {"learning_rate": 1e-3, **({"critic_warmup": 1} if algorithm == "dual_gae" else {})}

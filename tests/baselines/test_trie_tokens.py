@@ -220,7 +220,8 @@ def lines(folder, kind):
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo", "spa"]
+    "algorithm",
+    ["ppo", "ntpo", "poad", "dual_gae", "grpo", "rloo", "gigpo", "hgpo", "graphgpo", "gagpo", "spa", "sdar"],
 )
 def test_every_algorithm_with_a_ratio_per_token_begins_at_ratio_one(folder, tmp_path, algorithm):
     TrainingRun(recipe(folder, algorithm), tmp_path / "run").train()

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 Ragged = list[list[float]]
+Row = list[float]
 
 
 def advantages(
@@ -325,3 +326,16 @@ def entropy(logits: np.ndarray) -> np.ndarray:
     """Entropy of the categorical distribution over the last axis, in nats."""
     logp = log_softmax(logits)
     return -(np.exp(logp) * logp).sum(-1)
+
+
+def distillation(student: Sequence[float], teacher: Sequence[float], steepness: float | None) -> tuple[Row, Row]:
+    """Loss of each token's log-probs against a teacher's, and its derivative by the student's. [N], [N] -> [N], [N]
+
+    With a steepness: the gated difference of SDAR. Without: log(student / teacher), whose mean over the student's
+    tokens is KL(student || teacher), with the derivative that makes the mean gradient that of the KL.
+    """
+    x, y = np.asarray(student, float), np.asarray(teacher, float)
+    if steepness is None:
+        return (x - y).tolist(), (x - y).tolist()
+    gate = 1 / (1 + np.exp(-steepness * (y - x)))
+    return (gate * (y - x)).tolist(), (-gate).tolist()

@@ -1,0 +1,90 @@
+"""SDAR: self-distilled agentic reinforcement learning (Lu et al., 2026, arXiv 2605.15155), and on-policy
+self-distillation, OPSD (Zhao et al., 2026, arXiv 2601.18734).
+
+The teacher is the same model with a prompt that also shows the expert's next command in the present state.
+It plays nothing: it gives the log-probs of the tokens that the student sampled without this line.
+
+    Delta_j = log pi_T(y_j | prompt and advice, y_<j) - log pi(y_j | prompt, y_<j)
+    g_j = sigmoid(gate * Delta_j), a constant
+    loss = policy_weight * GRPO + distil_coef * mean over tokens of g_j Delta_j           distillation = "gated" (SDAR)
+    loss = policy_weight * GRPO + distil_coef * estimate of KL(pi || pi_T)                distillation = "kl" (OPSD)
+
+The gradient passes through log pi alone. SDAR's term raises tokens that the teacher prefers and hardly
+touches the others; "kl" also lowers those that the teacher rejects. With `policy_weight = 0` no reward is used.
+
+Left open by the papers, and chosen here: SDAR's privileged context are retrieved skills and OPSD's is a reference
+solution; here it is the expert's next command, one line at the end of the last message. OPSD's main loss
+compares whole distributions over the vocabulary; "kl" is the estimate on sampled tokens, whose gradient has the same
+mean. The teacher of SDAR has the weights before the update, that of OPSD the first ones (`teacher`). Its log-probs are
+computed once per update, with the sampling temperature. A turn for which the expert has no command, or whose
+longer prompt leaves no room for a reply, has no distillation, and counts in the mean over tokens. The
+decoupled objective's weight does not multiply the distillation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from baselines.algorithms.groups import update_groups
+from baselines.algorithms.grpo import advantages
+from baselines.algorithms.update import UpdateInput
+from baselines.batch import ADVISED, Batch, collate
+from baselines.configs import GRPO
+from baselines.configs import SDAR as Config
+from baselines.microbatch import MicroBatch, evaluate
+from harness.types import Trajectory
+
+
+def update(inputs: UpdateInput[Config]) -> dict[str, float]:
+    """Trains on one batch of groups. Logs the share of tokens that the teacher was asked about (`advised`), the
+    mean of its log-probs minus the student's (`teacher_gap`) and of the gate (`gate`)."""
+    config, logged = inputs.config, dict[str, float]()
+    grpo = GRPO(group_size=config.group_size, std=config.std)
+
+    def teach(batch: Batch, trajectories: Sequence[Trajectory]) -> Tensor:
+        teacher = teacher_logprobs(inputs, trajectories)
+        gap = (teacher - batch.flat(batch.logprobs))[~teacher.isnan()]
+        logged["advised"] = len(gap) / len(teacher)
+        if len(gap):
+            logged["teacher_gap"] = gap.mean().item()
+            logged["gate"] = (config.gate * gap).sigmoid().mean().item()
+        return teacher
+
+    log = update_groups(
+        inputs,
+        lambda _, rewards, groups: [
+            [config.policy_weight * value for value in row] for row in advantages(rewards, groups, grpo)
+        ],
+        teacher=teach,
+    )
+    return {**log, **logged}
+
+
+def teacher_logprobs(inputs: UpdateInput[Config], trajectories: Sequence[Trajectory]) -> Tensor:
+    """Returns the teacher's log-probs of all sampled tokens in the order of play, NaN where it is not asked. [N]"""
+    model, temperature = inputs.model, inputs.temperature
+    asked = [bool(turn.reply.extra[ADVISED]) for run in trajectories for turn in run.turns for _ in turn.reply.ids]
+    batch = collate([_as_advised(run) for run in trajectories], whole=False)
+
+    def present(rows: MicroBatch) -> Tensor:
+        return model.logprobs(rows.ids, rows.valid, temperature, rows.sampled, False, rows.allowed)[0]
+
+    def first(rows: MicroBatch) -> Tensor:
+        return model.reference_logprobs(rows.ids, rows.valid, temperature, rows.sampled, rows.allowed)
+
+    weights = first if inputs.config.teacher == "first" else present
+    logprobs = evaluate(weights, batch, inputs.config.micro_rows, model.sharded)
+    return torch.where(torch.tensor(asked), logprobs, torch.nan)
+
+
+def _as_advised(run: Trajectory) -> Trajectory:
+    """Returns the episode as if its replies had been sampled after the teacher's prompts."""
+    turns = []
+    for turn in run.turns:
+        prompt = turn.reply.extra[ADVISED] or turn.reply.prompt_ids
+        turns.append(replace(turn, reply=replace(turn.reply, prompt_ids=prompt)))
+    return replace(run, turns=turns)
