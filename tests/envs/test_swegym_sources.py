@@ -133,6 +133,7 @@ def test_a_failed_installation_is_named_and_tried_again(tree):
         ({"kind": "git", "url": "file:///x", "commit": "main"}, "commit 'main' is not 40 hexadecimal digits"),
         ({"kind": "git", "url": "--upload-pack=x", "commit": "0" * 40}, "field 'source' is not"),
         ({"kind": "wheel", "req": "/tmp/calc-1.tar.gz"}, "is no wheel"),
+        ({"kind": "wheel", "req": "calc==1", "sha256": "A" * 64}, "is not 64 hexadecimal digits"),
         ({"kind": "zip", "req": "x"}, "'kind' of sdist, wheel, git, path"),
         ({"kind": "path"}, '"path": "FOLDER"'),
     ],
@@ -146,12 +147,21 @@ def test_a_source_that_cannot_be_used_is_named(source, message):
 def test_a_source_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r"is no folder of this machine"):
         sources.obtain({"kind": "path", "path": str(tmp_path / "none")}, tmp_path / "copy")
-    with pytest.raises(DataError, match=r"`git .*failed"):
+    with pytest.raises(DataError, match=r"`git .*failed: fatal: '/.*/none' does not appear to be a git repository"):
         sources.obtain({"kind": "git", "url": f"file://{tmp_path}/none", "commit": "0" * 40}, tmp_path / "copy")
     (tmp_path / "x-1-py3-none-any.whl").write_bytes(b"no archive")
     with pytest.raises(DataError, match="is not a wheel"):
         sources.obtain({"kind": "wheel", "req": str(tmp_path / "x-1-py3-none-any.whl")}, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_password_in_an_address_is_not_shown(tmp_path):
+    """Port 9 of this machine answers nothing."""
+    source = {"kind": "git", "url": "http://me:secret@127.0.0.1:9/calc.git", "commit": "0" * 40}
+    assert sources.title(source) == "http://127.0.0.1:9/calc.git at 000000000000"
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:9/calc\.git") as caught:
+        sources.obtain(source, tmp_path / "copy")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
