@@ -13,6 +13,7 @@ from envsuite.envs.virtualhome.household.vocabulary import noun_of
 from envsuite.envs.virtualhome.pair.env import PairEnv
 from envsuite.envs.virtualhome.pair.game import NOT_YOURS
 from envsuite.errors import UsageError
+from envsuite.tools import call_of
 
 LEVELS = ("easy", "medium", "hard")
 TEST = 1_000_000
@@ -158,6 +159,20 @@ def test_an_expert_fetches_what_a_player_asks_for_in_its_own_words():
         text, *_ = env.step("look around")
         heard += text
     assert f"The {mine[0].item} is " in heard
+
+
+@pytest.mark.parametrize("say", [True, False])
+def test_tools_give_every_command_with_its_message(say):
+    env = env_of(say=say)
+    env.reset(seed=TEST)
+    for _ in range(20):
+        command = env.expert()
+        name, arguments = call_of(env.tools, command)
+        tool = next(tool for tool in env.tools if tool.name == name)
+        assert tool.command_of(arguments) == command
+        assert say or name != "act"
+        assert not any("say:" in value for key, value in arguments.items() if key != "command")
+        env.step(command)
 
 
 def test_splits_share_no_home_and_no_sentence():
