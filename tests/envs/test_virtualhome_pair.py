@@ -11,6 +11,7 @@ from envsuite.envs.virtualhome.household.layouts import layout
 from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed
 from envsuite.envs.virtualhome.household.vocabulary import noun_of
 from envsuite.envs.virtualhome.pair.env import PairEnv
+from envsuite.envs.virtualhome.pair.experts import ErrandExpert
 from envsuite.envs.virtualhome.pair.game import NOT_YOURS
 from envsuite.errors import UsageError
 from envsuite.tools import call_of
@@ -159,6 +160,21 @@ def test_an_expert_fetches_what_a_player_asks_for_in_its_own_words():
         text, *_ = env.step("look around")
         heard += text
     assert f"The {mine[0].item} is " in heard
+
+
+def test_a_searching_expert_takes_no_part_of_a_word_for_a_thing():
+    """"cupboard" does not name a cup: the agent has to look where the cup is."""
+    env = env_of("easy")
+    env.reset(seed=TEST)
+    item = next(errand.item for errand in env.game.drawn.errands if noun_of(errand.item) == "cup")
+    agent = next(errand.owner for errand in env.game.drawn.errands if errand.item != item)  # has it in its rooms
+    place = env.game.drawn.home.things[item].on or (env.game.drawn.home.things[item].inside,)
+    one = ErrandExpert(env.game, agent, told_all=False)
+    assert place == ("cupboard",)
+    one.hear("what is in the cupboard?")
+    assert not one._mentioned(item, "cupboard")
+    one.hear("the cup is in the cupboard")
+    assert one._mentioned(item, "cupboard")
 
 
 @pytest.mark.parametrize("say", [True, False])
