@@ -163,7 +163,7 @@ def test_an_expert_fetches_what_a_player_asks_for_in_its_own_words():
 
 
 def test_a_searching_expert_takes_no_part_of_a_word_for_a_thing():
-    """"cupboard" does not name a cup: the agent has to look where the cup is."""
+    """The word cupboard does not name a cup: the agent has to look where the cup is."""
     env = env_of("easy")
     env.reset(seed=TEST)
     item = next(errand.item for errand in env.game.drawn.errands if noun_of(errand.item) == "cup")
