@@ -155,6 +155,13 @@ def test_a_source_that_is_not_there_is_named(tmp_path):
     assert not (tmp_path / "copy").exists()
 
 
+def test_what_a_killed_process_left_is_removed(tree, tmp_path):
+    (tmp_path / "scratch" / "tree" / "half").mkdir(parents=True)
+    sources.obtain({"kind": "path", "path": str(tree)}, tmp_path / "copy")
+    assert (tmp_path / "copy" / "calc.py").is_file() and not (tmp_path / "copy" / "half").exists()
+    assert not (tmp_path / "scratch").exists()
+
+
 def test_a_password_in_an_address_is_not_shown(tmp_path):
     """Port 9 of this machine answers nothing."""
     source = {"kind": "git", "url": "http://me:secret@127.0.0.1:9/calc.git", "commit": "0" * 40}

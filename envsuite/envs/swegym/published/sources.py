@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -80,16 +79,23 @@ def key(source: Mapping[str, Any]) -> Any:
 
 
 def obtain(source: Mapping[str, Any], target: Path) -> None:
-    """Writes the files of a source into `target`, which must not exist. Raises DataError."""
+    """Writes the files of a source into `target`, which must not exist. Raises DataError.
+
+    One process at a time may write into the folder of `target`.
+    """
     if source["kind"] == "sdist":
         downloaded = archives.fetch(source["req"])
         _check_sum(downloaded, str(source.get("sha256", "")))
         archives.extract(downloaded, target)
         return
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        tree = Path(scratch, "tree")
-        {"wheel": _unpack_wheel, "git": _check_out, "path": _copy}[source["kind"]](source, tree)
-        tree.rename(target)
+    scratch = target.with_name("scratch")
+    shutil.rmtree(scratch, ignore_errors=True)  # remains of a killed process
+    scratch.mkdir()
+    try:
+        {"wheel": _unpack_wheel, "git": _check_out, "path": _copy}[source["kind"]](source, scratch / "tree")
+        (scratch / "tree").rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _check_sum(downloaded: Path, expected: str) -> None:
@@ -158,8 +164,12 @@ def _folder(source: Mapping[str, Any]) -> Path:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yields files and links of a folder with their relative paths, in order. Raises DataError if it is too large."""
+
+    def stop(error: OSError) -> None:
+        raise DataError(f"The recipe's source {folder} cannot be read ({error}): a copy would be incomplete.")
+
     size = 0
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=stop):
         links = [name for name in folders if Path(place, name).is_symlink()]
         folders[:] = sorted(name for name in folders if name != ".git" and name not in links)
         for name in sorted([*names, *links]):
