@@ -1,6 +1,7 @@
 """Sources of recipes: a wheel, a commit of git, a folder; their own installation and their own log parser."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -153,6 +154,18 @@ def test_a_source_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match="is not a wheel"):
         sources.obtain({"kind": "wheel", "req": str(tmp_path / "x-1-py3-none-any.whl")}, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_an_environment_that_was_made_again_is_installed_into_again(tree, tmp_path):
+    recipe = recipe_of({"kind": "path", "path": str(tree)}, install=f"echo once >> {tmp_path}/log")
+    little.environment(recipe)
+    for _ in range(2):
+        environment, source = places.prepare(recipe)
+    assert (tmp_path / "log").read_text() == "once\n"
+    shutil.rmtree(environment)
+    little.environment(recipe)
+    assert places.prepare(recipe) == (environment, source) and (source / "calc.py").is_file()
+    assert (tmp_path / "log").read_text() == "once\nonce\n"
 
 
 def test_what_a_killed_process_left_is_removed(tree, tmp_path):
