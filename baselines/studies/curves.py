@@ -23,7 +23,7 @@ from baselines.studies import factorial
 from envsuite.cache import write_atomically
 from harness import cli
 from harness.stats.intervals import student
-from harness.suites.training_studies import plan_of, read, seeds
+from harness.suites.training_studies import plan_of, seeds, stored_runs
 
 COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
@@ -119,12 +119,11 @@ def rendered(folder: Path) -> dict[str, str]:
 
 def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
     """Returns the files of a plan with factors."""
-    runs = read(folder / "runs.jsonl")
+    runs = stored_runs(folder, plan)
     files: dict[str, str] = {}
     planned = len(plan["variants"]) * plan["seeds"]
-    lines = [f"# {plan['title']}", "", f"{len(runs)} of {planned} runs of the plan were run.", ""]
-    if runs:
-        lines += [*_about(runs[0])[:1], ""]
+    heading = plan.get("title") or plan["recipe"]
+    lines = [f"# {heading}", "", f"{len(runs)} of {planned} runs of the plan were run.", ""]
     for title, section in factorial.sections(plan):
         by_method = factorial.runs_of(plan, runs, section)
         lines += [f"## {title}", ""]
@@ -134,6 +133,8 @@ def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
         name = f"curves-{title.replace(' ', '-')}.svg"
         files[name] = picture({method: curve(of_method) for method, of_method in by_method.items()})
         lines += [
+            _about(next(iter(by_method.values()))[0])[0],
+            "",
             f"![learning curves]({name})",
             "",
             f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST} there is none.",
@@ -150,7 +151,7 @@ def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
     """Returns the README of a study of one setting, and its curves. Raises DataError if the folder holds
     no plan."""
     plan = plan_of(folder)
-    runs = read(folder / "runs.jsonl")
+    runs = stored_runs(folder, plan)
     by_value = {value: [run for run in runs if run["variant"] == value] for value in plan["variants"]}
     curves = {value: curve(of_value) for value, of_value in by_value.items() if of_value}
     lines = [
@@ -244,7 +245,7 @@ def index(parent: Path) -> str:
     ]
     for folder in studies(parent):
         plan = plan_of(folder)
-        ran, planned = len(read(folder / "runs.jsonl")), plan["seeds"] * len(plan["variants"])
+        ran, planned = len(stored_runs(folder, plan)), plan["seeds"] * len(plan["variants"])
         state = f"{ran} of {planned}" if ran else f"not run ({planned})"
         title = plan.get("title") or plan["recipe"]
         values = [", ".join(levels) for levels in plan.get("factors", {"": plan["variants"]}).values()]

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from baselines.studies import curves, factorial, run
+from envsuite.errors import DataError, UsageError
 from harness.suites import training_studies
 
 PLAN = {
@@ -97,7 +98,7 @@ def test_a_page_has_a_picture_and_tables_for_every_section_with_runs(tmp_path):
     files = curves.rendered(tmp_path)
     text = files["README.md"]
     assert set(files) == {"README.md", "curves-near.svg"}
-    assert "6 of 16 runs of the plan were run." in text and "## far\n\nNot run yet." in text
+    assert "6 of 16 runs of the plan were run.\n\n## near\n\ntoy. Success" in text and "## far\n\nNot run yet." in text
     assert "| poad | 3 | 2 | 0.60 | 0.62 (0.00 to 1.00) |" in text and "| 48 in 6 updates | 3 |" in text
     assert "| poad - ntpo | 3 | +0.20 (+0.20 to +0.20) |" in text
     (tmp_path / "other" / "study").mkdir(parents=True)
@@ -120,3 +121,62 @@ def test_two_processes_share_the_runs_of_a_plan(tmp_path):
     stored = [(item["variant"], item["seed"]) for item in training_studies.read(tmp_path / "runs.jsonl")]
     assert len(stored) == len(set(stored)) == 16
     assert stored[-1] == ("near a poad", 7)  # it was claimed, so that the other process left it out
+
+
+def test_what_another_process_is_still_running_is_named(tmp_path, capsys):
+    def train(path, settings, variant, model):
+        return record(variant, int(settings["seed"]), [1.0])
+
+    with training_studies.lock(tmp_path, "far b ntpo 8"):
+        assert run.run(tmp_path, PLAN, math.inf, train)
+    assert "1 of 16 runs are still run by other processes" in capsys.readouterr().out
+    assert run.run(tmp_path, PLAN, math.inf, train)
+    assert "still run" not in capsys.readouterr().out
+
+
+def test_runs_with_other_settings_than_the_plan_has_now_are_not_counted_as_its_runs(tmp_path):
+    def train(path, settings, variant, model):
+        return record(variant, int(settings["seed"]), [1.0])
+
+    assert run.run(tmp_path, PLAN, math.inf, train)
+    changed = {**PLAN, "set": {**PLAN["set"], "config.learning_rate": "3e-4", "updates": "9"}}
+    with pytest.raises(DataError, match=r"'near a poad', seed 7, was run with another config.learning_rate, updates"):
+        training_studies.stored_runs(tmp_path, changed)
+    fewer = {**PLAN, "seeds": 1, "factors": {**PLAN["factors"], "task": {"far": {}}}}
+    assert len(training_studies.stored_runs(tmp_path, fewer)) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"factors": ["task"]}, "field 'factors' is not an object of levels"),
+        ({"factors": {**PLAN["factors"], "start": {"a": 1}}}, "field 'factors' is not an object of levels"),
+        ({"compare": "methods"}, "'compare' and 'outer' are two of task, start, method, not 'methods'"),
+        ({"outer": "starts"}, "not 'method' and 'starts'"),
+        ({"seeds": 0}, "'seeds' and 'first_seed' are whole numbers"),
+        ({"first_seed": "7"}, "'seeds' and 'first_seed' are whole numbers"),
+        ({"set": {"updates": 3}}, "field 'set' is not an object of texts"),
+        ({"set": {"model.name": "models/{strat}"}}, "{strat} in the setting 'models/{strat}' is no factor"),
+        ({"where": [{"if": {"task": "fra"}, "set": {}}]}, "for task = fra, which no cell has"),
+        ({"where": [{"set": {}}]}, "field 'where' is not a list of objects"),
+        ({"pairs": [["poad", "ppo"]]}, "of 'pairs' is not two of poad, ntpo"),
+        ({"factors": {**PLAN["factors"], "task": {"x": {}, "x a": {}}, "start": {"a b": {}, "b": {}}}, "where": [],
+          "set": {}}, "two cells have the same levels"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_contradicts_itself_is_refused_before_anything_runs(change, message, tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps({**PLAN, **change}))
+    with pytest.raises(DataError) as error:
+        training_studies.plan_of(tmp_path)
+    assert message in str(error.value)
+
+
+def test_a_command_without_a_study_of_its_own_is_refused(tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    for words, message in (
+        ([str(tmp_path), str(tmp_path / "typo")], "typo is no folder with a plan"),
+        (["demo", "--vary", "updates=1,2", "-o", str(tmp_path)], "holds the study of task, start, method with demo"),
+        (["demo", "--vary", "updates=1,2", "--seeds", "0"], "--seeds cannot be 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            run._main(words)

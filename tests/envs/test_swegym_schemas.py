@@ -103,9 +103,27 @@ def test_the_reverse_of_a_patch_undoes_it(tmp_path):
         schemas.reverse(ROW["patch"][:-20].rpartition("\n")[0] + "\n")
 
 
+def test_the_reverse_of_a_patch_keeps_lines_with_other_separators_whole():
+    """Form feeds and Unicode's line separators end no line of a patch."""
+    lines = [" \x0c", " s = '\u2028\x0b\x1c'", "-old\r", "+new\r", " end"]
+    patch = "--- a/f.py\n+++ b/f.py\n@@ -1,4 +1,4 @@\n" + "\n".join(lines)
+    lines[2:4] = ["+old\r", "-new\r"]
+    assert schemas.reverse(patch) == "--- a/f.py\n+++ b/f.py\n@@ -1,4 +1,4 @@\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize("line", ["GIT binary patch", "Binary files a/x and b/x differ", "copy from x"])
+def test_a_patch_of_binary_or_copied_files_is_not_reversed(line):
+    with pytest.raises(ValueError, match="cannot be undone"):
+        schemas.reverse(f"diff --git a/x b/x\n{line}\n")
+
+
 def test_rows_that_cannot_be_read_say_why():
     r2e = {"parsed_commit_content": "{}", "expected_output_json": "{}", "repo_name": "x", "docker_image": "y"}
     with pytest.raises(DataError, match=r"line 3: R2E-Gym's rows do not name the tests"):
         records.parse(r2e, "line 3")
     with pytest.raises(DataError, match=r"line 3: field 'instance_dict' is not an object"):
         records.parse({"responses_create_params": {"metadata": {"instance_dict": []}}}, "line 3")
+    for text in ("{nope", "[" * 100_000):
+        with pytest.raises(DataError, match="line 3: field 'instance_dict' is not JSON"):
+            records.parse({"responses_create_params": {"metadata": {"instance_dict": text}}}, "line 3")
+    assert schemas.test_command({"install_config": "[" * 100_000}) is None

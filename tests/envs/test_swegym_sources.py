@@ -1,6 +1,7 @@
 """Sources of recipes: a wheel, a commit of git, a folder; their own installation and their own log parser."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -133,6 +134,7 @@ def test_a_failed_installation_is_named_and_tried_again(tree):
         ({"kind": "git", "url": "file:///x", "commit": "main"}, "commit 'main' is not 40 hexadecimal digits"),
         ({"kind": "git", "url": "--upload-pack=x", "commit": "0" * 40}, "field 'source' is not"),
         ({"kind": "wheel", "req": "/tmp/calc-1.tar.gz"}, "is no wheel"),
+        ({"kind": "wheel", "req": "calc==1", "sha256": "A" * 64}, "is not 64 hexadecimal digits"),
         ({"kind": "zip", "req": "x"}, "'kind' of sdist, wheel, git, path"),
         ({"kind": "path"}, '"path": "FOLDER"'),
     ],
@@ -146,12 +148,40 @@ def test_a_source_that_cannot_be_used_is_named(source, message):
 def test_a_source_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r"is no folder of this machine"):
         sources.obtain({"kind": "path", "path": str(tmp_path / "none")}, tmp_path / "copy")
-    with pytest.raises(DataError, match=r"`git .*failed"):
+    with pytest.raises(DataError, match=r"`git .*failed: fatal: '/.*/none' does not appear to be a git repository"):
         sources.obtain({"kind": "git", "url": f"file://{tmp_path}/none", "commit": "0" * 40}, tmp_path / "copy")
     (tmp_path / "x-1-py3-none-any.whl").write_bytes(b"no archive")
     with pytest.raises(DataError, match="is not a wheel"):
         sources.obtain({"kind": "wheel", "req": str(tmp_path / "x-1-py3-none-any.whl")}, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_an_environment_that_was_made_again_is_installed_into_again(tree, tmp_path):
+    recipe = recipe_of({"kind": "path", "path": str(tree)}, install=f"echo once >> {tmp_path}/log")
+    little.environment(recipe)
+    for _ in range(2):
+        environment, source = places.prepare(recipe)
+    assert (tmp_path / "log").read_text() == "once\n"
+    shutil.rmtree(environment)
+    little.environment(recipe)
+    assert places.prepare(recipe) == (environment, source) and (source / "calc.py").is_file()
+    assert (tmp_path / "log").read_text() == "once\nonce\n"
+
+
+def test_what_a_killed_process_left_is_removed(tree, tmp_path):
+    (tmp_path / "scratch" / "tree" / "half").mkdir(parents=True)
+    sources.obtain({"kind": "path", "path": str(tree)}, tmp_path / "copy")
+    assert (tmp_path / "copy" / "calc.py").is_file() and not (tmp_path / "copy" / "half").exists()
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_a_password_in_an_address_is_not_shown(tmp_path):
+    """Port 9 of this machine answers nothing."""
+    source = {"kind": "git", "url": "http://me:secret@127.0.0.1:9/calc.git", "commit": "0" * 40}
+    assert sources.title(source) == "http://127.0.0.1:9/calc.git at 000000000000"
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:9/calc\.git") as caught:
+        sources.obtain(source, tmp_path / "copy")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
