@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from itertools import islice
 from random import Random
 
 import pytest
@@ -18,7 +17,6 @@ if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWO
     pytest.skip("the package alfworld is not installed", allow_module_level=True)
 
 from envsuite import registry
-from envsuite.envs.alfworld.ladder import LADDER
 from envsuite.envs.alfworld.games import solver
 from envsuite.envs.alfworld.games.counted_rooms import plan_table
 from envsuite.envs.alfworld.games.floorplans import (
@@ -31,6 +29,7 @@ from envsuite.envs.alfworld.games.floorplans import (
 )
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import UNSEEN_SEEDS, GeneratorSettings, generate
+from envsuite.envs.alfworld.ladder import LADDER
 from envsuite.envs.alfworld.menu import LEVELS, SPLITS
 from envsuite.errors import UsageError
 
