@@ -28,7 +28,7 @@ LAST = 5
 """Updates at the end of a run whose mean is the final value."""
 
 
-class Difference(NamedTuple):
+class MethodDifference(NamedTuple):
     """The difference of two methods in a measure."""
 
     over_starts: Interval
@@ -63,10 +63,10 @@ def over_starts(values: dict[Unit, float]) -> Interval:
     return student([sum(group) / len(group) for group in grouped.values()])
 
 
-def difference(first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure) -> Difference | None:
+def difference(first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure) -> MethodDifference | None:
     """Returns first minus second over the starts and seeds that both have; None if there are none."""
     pairs = {unit: measure(first[unit]) - measure(second[unit]) for unit in first if unit in second}
-    return Difference(over_starts(pairs), student(list(pairs.values()))) if pairs else None
+    return MethodDifference(over_starts(pairs), student(list(pairs.values()))) if pairs else None
 
 
 def sections(plan: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
