@@ -139,7 +139,7 @@ class TextWorld(TextEnv):
         Knob(
             "engine",
             "interpreter",
-            "auto: listed commands of custom games without compiling, until a command needs the interpreter",
+            "auto: listed commands without compiling, except in cooking, until a command needs the interpreter",
             choices=("auto", "interpreter"),
         ),
         TURNS_LEFT,
@@ -201,7 +201,7 @@ class TextWorld(TextEnv):
 
     def _load_native(self) -> NativeGame | None:
         """Returns the game for the native engine at its start; None if it does not cover the game."""
-        if self.game is None or self.challenge != "custom" or self.settings.engine == "interpreter":
+        if self.game is None or self.challenge == "cooking" or self.settings.engine == "interpreter":
             return None
         return load_native(self._logic(), self.settings.observations != "raw")
 
