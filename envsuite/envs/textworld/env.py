@@ -33,6 +33,7 @@ from envsuite.core import TURNS_LEFT, TextEnv
 from envsuite.envs.textworld.blind import blind_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
 from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
+from envsuite.envs.textworld.engine.planner import changing_facts
 from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game, find_logic, story_path
 from envsuite.envs.textworld.games import (
     SETTINGS,
@@ -302,8 +303,11 @@ class TextWorld(TextEnv):
         return remaining
 
     def _plan(self) -> tuple[int | None, str | None]:
-        self._use_interpreter()
-        plan: tuple[int | None, str | None] = self.interpreter.ask("plan", PLAN_STATES, timeout=PLAN_SECONDS)
+        request: tuple[Any, ...] = ("plan",)
+        if self.native is not None:
+            done = sum(1 << number for number, is_done in enumerate(self.native.done) if is_done)
+            request = ("plan_logic", str(self._logic()), changing_facts(self.native), done)
+        plan: tuple[int | None, str | None] = self.interpreter.ask(*request, PLAN_STATES, timeout=PLAN_SECONDS)
         return plan
 
     def get_state(self) -> SavedGame:
