@@ -1,7 +1,7 @@
 """Compares TextWorld's native engine with the interpreter, frame by frame, and writes `textworld_native.md`.
 
     python -m benchmarks.textworld_native                         # 20 games of each task
-    python -m benchmarks.textworld_native --games 100 --episodes 40
+    python -m benchmarks.textworld_native --games 100 --episodes 60 --first-seed 60101
 
 It records each game in a journal as soon as it is done: after an interrupt, the same command plays only the games
 that the journal lacks. Results of other code of the native engine are played again.
@@ -56,6 +56,7 @@ class Row(NamedTuple):
     native: bool
     steps: int = 0
     wins: int = 0
+    losses: int = 0
     differences: int = 0
     handed_over: int = 0
     """episodes that ended early because only the interpreter can play a command"""
@@ -103,7 +104,7 @@ def play(folder: Path, challenge: str, settings: dict[str, Any], seed: int, epis
     compile_game(made, path.with_suffix(".z8"))
     compiled = children_seconds() - start
     interpreter = TrackedGame(str(path.with_suffix(".z8")), inventory)
-    steps = wins = differences = handed_over = 0
+    steps = wins = losses = differences = handed_over = 0
     native_seconds = interpreter_seconds = 0.0
     for episode in range(episodes):
         rng = random.Random(f"{challenge} {seed} {episode}")
@@ -114,6 +115,7 @@ def play(folder: Path, challenge: str, settings: dict[str, Any], seed: int, epis
         for _ in range(turns):
             if expected.won or expected.lost:
                 wins += expected.won
+                losses += expected.lost
                 break
             assert expected.commands
             command = (solution.pop(0) if solution else rng.choice(expected.commands)).lower()
@@ -130,7 +132,7 @@ def play(folder: Path, challenge: str, settings: dict[str, Any], seed: int, epis
             differences += answer != expected
     interpreter.close()
     times = (native_seconds, interpreter_seconds, generated - began, loaded - generated, compiled)
-    return Row(True, steps, wins, differences, handed_over, *times)
+    return Row(True, steps, wins, losses, differences, handed_over, *times)
 
 
 def tables(rows: dict[str, list[Row]]) -> Iterator[str]:
@@ -183,7 +185,7 @@ def read_rows(journal: ResultJournal) -> dict[str, list[Row]]:
     """Returns the recorded results of each task."""
     rows: dict[str, list[Row]] = {name: [] for name in TASKS}
     for (name, *_), result in sorted(journal.results.items()):
-        values: dict[str, Any] = {field: result[field] for field in Row._fields}
+        values: dict[str, Any] = {field: result[field] for field in Row._fields if field in result}
         rows[name].append(Row(**values))
     return rows
 
@@ -192,11 +194,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--games", type=int, default=20, help="games of each task (default: 20)")
     parser.add_argument("--episodes", type=int, default=20, help="episodes of each game (default: 20)")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help=f"default: {FIRST_SEED}")
     parser.add_argument("--journal", type=Path, default=ROOT / "build" / "textworld_native.jsonl")
     options = parser.parse_args()
     options.journal.parent.mkdir(parents=True, exist_ok=True)
     journal = ResultJournal(options.journal, code_digest())
-    for seed in range(FIRST_SEED, FIRST_SEED + options.games):
+    for seed in range(options.first_seed, options.first_seed + options.games):
         for name, (challenge, settings) in TASKS.items():
             key = (name, seed, options.episodes)
             if key in journal.results:
