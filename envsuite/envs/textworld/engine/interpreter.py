@@ -38,7 +38,7 @@ WON, LOST = "*** The End ***", "*** You lost! ***"
 """Banners of generated games."""
 
 
-STARTING_REQUESTS = ("make", "make_logic", "open", "load")
+STARTING_REQUESTS = ("make", "make_logic", "open", "load", "plan_logic")
 """Requests that do not need a loaded game and therefore may start a new worker."""
 
 
