@@ -8,7 +8,6 @@ import zipfile
 
 import pytest
 
-from envsuite import registry
 from envsuite.envs.swegym.published import places, problem, sources
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers
@@ -64,27 +63,14 @@ def write(folder, recipe, **fields):
     return str(folder / "records")
 
 
-def solve(folder):
-    """Plays the expert, who must win; returns the list of the copy's files."""
-    env = registry.build("SWEGym-records-v0", records=folder, sandbox=DRIVER)
-    try:
-        env.reset(seed=0)
-        listing = env.step("ls -A")[0]
-        while not env._over:
-            *_, info = env.step(env.expert())
-        assert info["success"]
-        return listing
-    finally:
-        env.close()
-
-
 @pytest.mark.parametrize("kind", ["wheel", "git", "path"])
-def test_a_record_is_solved_with_the_source_of_each_kind(kind, tree, tmp_path):
+def test_a_source_of_each_kind_has_the_files_of_the_package(kind, tree):
     recipe = recipe_of(source_of(kind, tree))
     little.environment(recipe)
-    listing = solve(write(tmp_path, recipe))
-    assert "calc.py" in listing and "tests" in listing
-    assert ("link.py" in listing) == (kind != "wheel")
+    place = places.of_recipe(recipe, build=False)
+    assert (place.source / "calc.py").read_text() == little.CODE
+    assert (place.source / "tests" / "test_calc.py").read_text() == little.TESTS
+    assert (place.source / "link.py").is_symlink() == (kind != "wheel")
 
 
 def test_the_copy_of_a_changed_folder_is_new(tree):
@@ -106,15 +92,18 @@ def test_a_relative_folder_starts_from_the_recipe(tree, tmp_path):
     assert (target / "calc.py").read_text() == little.CODE and (target / "link.py").is_symlink()
 
 
-def test_install_runs_in_the_source_and_its_editable_path_is_the_one_in_the_sandbox(tree, tmp_path):
+def test_install_runs_in_the_source_and_the_editable_path_is_the_sandboxs(tree, tmp_path):
     command = (
         "echo generated = 1 > built.py && python - <<'END'\n"
         "import os, pathlib, sysconfig\n"
         "pathlib.Path(sysconfig.get_paths()['purelib'], 'calc.pth').write_text(os.getcwd())\nEND\n"
     )
-    recipe = recipe_of({"kind": "path", "path": str(tree)}, install=command)
+    recipe = recipe_of(source_of("git", tree), install=command)
     little.environment(recipe)
-    assert "built.py" in solve(write(tmp_path, recipe))
+    ((record, found),) = problem.find(write(tmp_path, recipe)).values()
+    one = problem.PublishedProblem(record, found, DRIVER)
+    assert "built.py" in one.tree()
+    assert one.judge(one.gold(), 120).resolved
     (packages,) = (places.environment_of(recipe) / "venv").glob("lib/python*/site-packages")
     assert (packages / "calc.pth").read_text() == places.WORKSPACE
 
