@@ -1,4 +1,4 @@
-"""LoRA adapters: adding them to a model, continuing a published one, and merging them into plain weights for a checkpoint."""
+"""LoRA adapters: adding a new one to a model, continuing a published one, and merging for a checkpoint."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 `read` returns an adapter's settings and the name of its base model. `merge` adds the adapter to the
 base model's weights, so that a merged model is as fast as its base; `pairs` returns the matrices, for
-training that continues an adapter. Only plain LoRA on linear layers is supported; every other setting is refused, because its result would be another model.
+training that continues an adapter. Only plain LoRA on linear layers is supported; every other setting
+is refused, because its result would be another model.
 """
 
 from __future__ import annotations
