@@ -64,6 +64,10 @@ adapter: setup  ## train the adapter that make eval plays, on one core, and writ
 	OMP_NUM_THREADS=1 $(BIN)/envsuite-train alfworld-smollm2 --resume
 	$(BIN)/python -m benchmarks.adapter runs/train/alfworld-smollm2 -o $(ADAPTER)
 
+adapter-babyai: setup  ## the same for the adapter that plays BabyAI
+	OMP_NUM_THREADS=1 $(BIN)/envsuite-train babyai-smollm2 --resume
+	$(BIN)/python -m benchmarks.adapter runs/train/babyai-smollm2 -o leaderboards/adapters/smollm2-babyai
+
 # Temporary files of the tests are in memory if it has 6 GB to spare: some disks take milliseconds to remove a file.
 SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 6000000 ] && \
 	  [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 3000000 ]; \
@@ -241,4 +245,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter test train-demo poad-starts studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence textworld-proof leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter adapter-babyai test train-demo poad-starts studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence textworld-proof leaderboards gallery figures docs-check boards site constraints lock clean
