@@ -101,7 +101,8 @@ def picture(curves: dict[str, LearningCurve]) -> str:
     for quarter in range(5):
         x, y = point(longest * quarter / 4, 0).split(",")
         label = f"{longest * quarter / 4:,.0f}"
-        parts.append(f'<text x="{x}" y="{float(y) + 16}" text-anchor="middle">{label}</text>')
+        anchor = "end" if quarter == 4 else "middle"  # the last label would leave the picture
+        parts.append(f'<text x="{x}" y="{float(y) + 16}" text-anchor="{anchor}">{label}</text>')
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">environment steps</text>')
     for colour, c in zip(itertools.cycle(COLOURS), curves.values(), strict=False):
         upper = [point(x, y) for x, y in zip(c.steps, c.high, strict=True)]
