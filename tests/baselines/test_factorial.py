@@ -202,6 +202,13 @@ def test_a_plan_that_contradicts_itself_is_refused_before_anything_runs(change, 
     assert message in str(error.value)
 
 
+def test_a_pair_of_a_plan_of_one_setting_names_two_of_its_values(tmp_path):
+    plan = {"recipe": "demo", "vary": "updates", "variants": ["1", "2"], "seeds": 1, "set": {}, "pairs": [["2", "3"]]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(DataError, match="of 'pairs' is not two of 1, 2"):
+        training_studies.plan_of(tmp_path)
+
+
 def test_a_command_without_a_study_of_its_own_is_refused(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
     for words, message in (
