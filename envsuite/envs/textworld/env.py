@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from envsuite.core import TURNS_LEFT, TextEnv
 from envsuite.envs.textworld.blind import blind_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
-from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
+from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening, generate_logic
 from envsuite.envs.textworld.engine.planner import changing_facts
 from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game, find_logic, story_path
 from envsuite.envs.textworld.games import (
@@ -209,7 +209,7 @@ class TextWorld(TextEnv):
     def _logic(self) -> Path:
         """Returns the .json file of a generated game, which is generated if necessary."""
         assert self.game is not None
-        return find_logic(self.game) or Path(self.interpreter.ask("make_logic", self.game, timeout=GENERATION_SECONDS))
+        return find_logic(self.game) or Path(generate_logic(self.game, GENERATION_SECONDS))
 
     def _open(self) -> Opening:
         """Starts the game in the interpreter, and generates and compiles it if necessary."""

@@ -171,6 +171,25 @@ class Interpreter:
         self._process = self._pipe = self._release = None
 
 
+_generators: list[Interpreter] = []  # idle workers
+
+
+def generate_logic(spec: GameSpec, timeout: float) -> str:
+    """Generates a game into the cache without compiling it, and returns the path of its .json file.
+
+    The worker is one that the environments of this process share, so that many of them need no process each.
+    """
+    try:
+        worker = _generators.pop()
+    except IndexError:
+        worker = Interpreter()
+    try:
+        path: str = worker.ask("make_logic", spec, timeout=timeout)
+    finally:
+        _generators.append(worker)
+    return path
+
+
 def _error(kind: str) -> type[EnvsuiteError]:
     if kind == "CannotGenerate":
         from envsuite.envs.textworld.generator import CannotGenerate
