@@ -32,13 +32,13 @@ class Held(NamedTuple):
     base_games: int
     """Games of the base model."""
     games: str
-    """What the card calls the games."""
+    """Name of the games on the card."""
     made: str
     """The command that makes the adapter."""
     played: str
     """The command that plays it."""
     shared: str
-    """What the held-out games have in common with those of the training."""
+    """Likeness of held-out games and games of the training, in the words of the card."""
 
 
 HELD = {

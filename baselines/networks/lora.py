@@ -62,14 +62,14 @@ def continued(config: ModelConfig) -> adapters.Adapter | None:
             f"The adapter in {config.name} has use_rslora = true, which training does not continue: set "
             "model.lora_rank = 0 to train all weights of the merged model."
         )
-    wanted = {"rank": config.lora_rank, "alpha": config.lora_alpha, "targets": tuple(sorted(config.lora_targets))}
-    for name, value in wanted.items():
-        own = getattr(adapter, name)
+    settings = {"rank": config.lora_rank, "alpha": config.lora_alpha, "targets": sorted(config.lora_targets)}
+    of_adapter = {"rank": adapter.rank, "alpha": adapter.alpha, "targets": list(adapter.targets)}
+    for name, value in settings.items():
+        own = of_adapter[name]
         if value != own:
-            shown, cure = (list(item) if isinstance(item, tuple) else item for item in (value, own))
             raise UsageError(
-                f"model.lora_{name} = {shown}, and the adapter in {config.name} has {cure}: set model.lora_{name} = "
-                f"{cure} to train the adapter on, or model.lora_rank = 0 to train all weights of the merged model."
+                f"model.lora_{name} = {value}, and the adapter in {config.name} has {own}: set model.lora_{name} = "
+                f"{own} to train the adapter on, or model.lora_rank = 0 to train all weights of the merged model."
             )
     return adapter
 
