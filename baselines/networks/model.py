@@ -31,6 +31,8 @@ from baselines.networks.prefix_sharing import (
     DistinctRows,
     distinct_rows,
     enable_checkpointing,
+    joined,
+    passes,
     read_head,
     set_checkpointing,
 )
@@ -136,7 +138,7 @@ class Model:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
         rows = self._rows(ids, valid, sampled)
         if critic.trunk is None:
-            return rows.spread(critic.of_features(self._reference_pass(rows, logits=False)[0])).cpu()
+            return rows.spread(critic.of_features(self._reference_pass(rows, None)[0])).cpu()
         set_checkpointing(critic.trunk, self.config.gradient_checkpointing and torch.is_grad_enabled())
         with self._compiled_trunk.active() if critic is self.critic else contextlib.nullcontext():
             return rows.spread(critic(rows)).cpu()
@@ -162,9 +164,9 @@ class Model:
     ) -> Tensor:
         """Returns the log-probs of the reference, like `logprobs`. [B, L]"""
         rows = self._rows(ids, valid, sampled if allowed is None else allowed.index > 0, allowed)
-        _, logits = self._reference_pass(rows, logits=True)
-        assert logits is not None
-        return rows.spread(_normalised(logits, rows, temperature)[0]).cpu()
+        _, logprobs = self._reference_pass(rows, temperature)
+        assert logprobs is not None
+        return rows.spread(logprobs).cpu()
 
     @torch.no_grad()
     def reference_features(
@@ -182,19 +184,24 @@ class Model:
         One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
         """
         rows = self._rows(ids, valid, sampled, allowed)
-        hidden, logits = self._reference_pass(rows, logprobs)
+        hidden, scores = self._reference_pass(rows, temperature if logprobs else None)
         row, column = sampled[:, 1:].nonzero(as_tuple=True)
         numbers = rows.spread(torch.arange(len(rows.row), device=self.device)).cpu()
         features = hidden.cpu()[numbers[row, column + 1]]
-        if logits is None:
-            return torch.zeros(ids.shape), features
-        return rows.spread(_normalised(logits, rows, temperature)[0]).cpu(), features
+        return torch.zeros(ids.shape) if scores is None else rows.spread(scores).cpu(), features
 
     @torch.no_grad()
-    def _reference_pass(self, rows: DistinctRows, logits: bool) -> tuple[Tensor, Tensor | None]:
+    def _reference_pass(self, rows: DistinctRows, temperature: float | None) -> tuple[Tensor, Tensor | None]:
+        """Returns hidden states [P, H] and log-probs [P] at the positions of `rows`; None: no log-probs."""
+        hidden, scores = [], []
         with self.reference.active() as lm:
             set_checkpointing(lm, False)
-            return read_head(lm, rows, logits)
+            for part in passes(lm, rows):
+                states, logits = read_head(lm, part, temperature is not None)
+                hidden.append(states)
+                if logits is not None and temperature is not None:
+                    scores.append(_normalised(logits, part, temperature)[0])
+        return joined(hidden), joined(scores) if scores else None
 
     # ---- Weights ----
 
@@ -373,10 +380,16 @@ def _named(names: list[str], weights: MasterWeights) -> dict[str, Tensor]:
 
 def actor_logprobs(lm: Any, rows: DistinctRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
     """Returns log-probs and entropies at the positions of `rows`, in main memory. [B, L], [B, L]"""
+    numbers = [_read_numbers(lm, part, temperature, entropy_gradient) for part in passes(lm, rows)]
+    logprobs, entropy = (joined(list(parts)) for parts in zip(*numbers, strict=True))
+    return rows.spread(logprobs).cpu(), rows.spread(entropy).cpu()
+
+
+def _read_numbers(lm: Any, rows: DistinctRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    """Returns log-probs and entropies [P] from one forward pass."""
     _, logits = read_head(lm, rows)
     assert logits is not None
-    logprobs, entropy = _normalised(logits, rows, temperature, entropy_gradient)
-    return rows.spread(logprobs).cpu(), rows.spread(entropy).cpu()
+    return _normalised(logits, rows, temperature, entropy_gradient)
 
 
 def _normalised(
