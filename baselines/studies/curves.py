@@ -4,7 +4,8 @@
 
 A line is the mean over seeds of the success rate of an update's training episodes, the band its 95
 % interval (Student's t over seeds). Runs of the plan that are not in the records are listed as not
-run. A plan with factors has a picture and a table for each section (`baselines.studies.factorial`).
+run. Pairs that a plan names in `pairs` are compared by seed (`baselines.studies.contrasts`). A plan with
+factors has a picture and a table for each section (`baselines.studies.factorial`).
 """
 
 from __future__ import annotations
@@ -19,17 +20,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from baselines.studies import factorial
+from baselines.studies import contrasts, factorial
 from envsuite.cache import write_atomically
 from harness import cli
 from harness.stats.intervals import student
 from harness.suites.training_studies import plan_of, seeds, stored_runs
 
-COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b")
+COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b", "#17a2b8", "#444444", "#e377c2")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 """The picture and its margins, in pixels."""
 LEAST = 3
 """Runs from which on a curve has a band."""
+FEW = 5
+"""Curves up to which their names are inside the picture; more have them beside it, and paler bands."""
+NAMES = 96
+"""Width of the names beside a picture, in pixels."""
 POINTS = 60
 """Points of a curve, over the steps that all its seeds have played."""
 COLUMNS = (
@@ -76,15 +81,17 @@ def steps_to(run: dict[str, Any], share: float) -> float:
 
 def picture(curves: dict[str, LearningCurve]) -> str:
     """Returns an SVG with the curves of all settings."""
+    few = len(curves) <= FEW
+    width, opacity = (WIDTH, 0.15) if few else (WIDTH + NAMES, 0.07)
     longest = max(float(c.steps[-1]) for c in curves.values())
 
     def point(x: float, y: float) -> str:
         return f"{LEFT + x / longest * (WIDTH - LEFT - 12):.1f},{TOP + (1 - y) * (HEIGHT - TOP - BOTTOM):.1f}"
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" '
         'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<rect width="{width}" height="{HEIGHT}" fill="white"/>',
     ]
     for share in (0, 0.25, 0.5, 0.75, 1):
         left, right = point(0, share), point(longest, share)
@@ -100,12 +107,13 @@ def picture(curves: dict[str, LearningCurve]) -> str:
     for colour, c in zip(itertools.cycle(COLOURS), curves.values(), strict=False):
         upper = [point(x, y) for x, y in zip(c.steps, c.high, strict=True)]
         lower = [point(x, y) for x, y in zip(c.steps, c.low, strict=True)]
-        parts.append(f'<polygon points="{" ".join(upper + lower[::-1])}" fill="{colour}" fill-opacity="0.15"/>')
+        parts.append(f'<polygon points="{" ".join(upper + lower[::-1])}" fill="{colour}" fill-opacity="{opacity}"/>')
         line = " ".join(point(x, y) for x, y in zip(c.steps, c.mean, strict=True))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
     for row, (colour, name) in enumerate(zip(itertools.cycle(COLOURS), curves, strict=False)):
         y_text = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
-        parts.append(f'<text x="{WIDTH - 20}" y="{y_text}" text-anchor="end" fill="{colour}">{escape(name)}</text>')
+        place = f'x="{WIDTH - 20}" y="{y_text}" text-anchor="end"' if few else f'x="{WIDTH}" y="{y_text}"'
+        parts.append(f'<text {place} fill="{colour}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -163,6 +171,7 @@ def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
         "|" + "---|" * (len(COLUMNS) + 1),
         *(_row(value, of_value, plan["seeds"]) for value, of_value in by_value.items()),
         "",
+        *contrasts.table(plan, by_value),
         _missing(by_value, seeds(plan)),
         "",
         *_commands(folder, plan),

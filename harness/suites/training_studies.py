@@ -76,6 +76,10 @@ def _check(plan: Any) -> None:
         _check_factors(plan, factors)
     elif not isinstance(plan["variants"], list) or not all(isinstance(value, str) for value in plan["variants"]):
         raise ValueError("field 'variants' is not a list of texts")
+    compared = list(plan["variants"] if factors is None else factors[plan["compare"]])
+    for pair in plan.get("pairs", []):
+        if not isinstance(pair, list) or len(pair) != 2 or any(name not in compared for name in pair):
+            raise ValueError(f"{pair!r} of 'pairs' is not two of {', '.join(compared)}")
 
 
 def _check_factors(plan: dict[str, Any], factors: Any) -> None:
@@ -94,9 +98,6 @@ def _check_factors(plan: dict[str, Any], factors: Any) -> None:
     for factor, level in itertools.chain.from_iterable(rule["if"].items() for rule in rules):
         if level not in factors.get(factor, ()):
             raise ValueError(f"a rule of 'where' is for {factor} = {level}, which no cell has")
-    for pair in plan.get("pairs", []):
-        if not isinstance(pair, list) or len(pair) != 2 or not {*pair} <= factors[compare].keys():
-            raise ValueError(f"{pair!r} of 'pairs' is not two of {', '.join(factors[compare])}")
     made = cells(plan)
     for value in itertools.chain.from_iterable(cell.settings.values() for cell in made):
         if unknown := re.search(r"\{\w+\}", value):

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from baselines.studies import curves, factorial, run
+from baselines.studies import contrasts, curves, factorial, run
 from envsuite.errors import DataError, UsageError
 from harness.suites import training_studies
 
@@ -87,6 +87,37 @@ def test_starts_are_the_units_of_a_mean_and_pairs_share_start_and_seed():
 
 def test_the_final_value_is_the_mean_of_the_last_updates():
     assert factorial.final(record("x", 0, [0.0] * 5 + [0.2, 0.4, 0.6, 0.8, 1.0])) == pytest.approx(0.6)
+
+
+def test_differences_of_a_plain_study_pair_seeds_and_widen_with_their_number():
+    first = [record("x", seed, [value]) for seed, value in ((0, 0.5), (1, 0.9), (2, 0.7), (5, 1.0))]
+    second = [record("y", seed, [value]) for seed, value in ((2, 0.4), (1, 0.7), (0, 0.4))]
+    result = contrasts.contrast(first, second, 2)  # differences 0.1, 0.2 and 0.3; seed 5 has no partner
+    assert result is not None and result.area.n == 3 and result.area.value == pytest.approx(0.2)
+    assert result.area.high - 0.2 == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-5)
+    assert result.area_of_all.high - 0.2 == pytest.approx(6.205347 * 0.1 / math.sqrt(3), rel=1e-5)  # 97.5 %
+    assert contrasts.contrast(first[3:], second, 2) is None
+
+
+def test_the_page_of_a_plain_study_has_a_row_for_each_pair_that_was_run(tmp_path):
+    plan = {"recipe": "demo", "vary": "algorithm", "variants": ["poad", "ntpo", "ppo"], "seeds": 2, "set": {}}
+    pairs = [["poad", "ntpo"], ["ppo", "ntpo"]]
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, "pairs": pairs}))
+    for value, success in (("poad", 0.5), ("ntpo", 0.3)):
+        for seed in (0, 1):
+            training_studies.append(tmp_path / "runs.jsonl", record(value, seed, [success + seed / 10] * 6))
+    text = curves.rendered(tmp_path)["README.md"]
+    assert "| poad - ntpo | 2 | +0.20 (+0.20 to +0.20) |" in text and "all 2 differences at once" in text
+    assert "| ppo - ntpo |" not in text
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    assert "Differences" not in curves.rendered(tmp_path)["README.md"]
+
+
+def test_names_of_many_curves_are_beside_the_picture():
+    one = curves.LearningCurve([0.0, 100.0], [0.2, 0.4], [0.1, 0.3], [0.3, 0.5])
+    few, many = ({str(n): one for n in range(count)} for count in (5, 6))
+    assert 'viewBox="0 0 640 360"' in curves.picture(few) and 'viewBox="0 0 736 360"' in curves.picture(many)
+    assert '<text x="640" y="304" fill=' in curves.picture(many)
 
 
 def test_a_page_has_a_picture_and_tables_for_every_section_with_runs(tmp_path):
@@ -169,6 +200,13 @@ def test_a_plan_that_contradicts_itself_is_refused_before_anything_runs(change, 
     with pytest.raises(DataError) as error:
         training_studies.plan_of(tmp_path)
     assert message in str(error.value)
+
+
+def test_a_pair_of_a_plan_of_one_setting_names_two_of_its_values(tmp_path):
+    plan = {"recipe": "demo", "vary": "updates", "variants": ["1", "2"], "seeds": 1, "set": {}, "pairs": [["2", "3"]]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(DataError, match="of 'pairs' is not two of 1, 2"):
+        training_studies.plan_of(tmp_path)
 
 
 def test_a_command_without_a_study_of_its_own_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 SWE-rebench   as SWE-bench; `install_config` has the command of the tests and the parser of their log
 NeMo Gym      a request for a model, whose `metadata` holds the instance as text in `instance_dict`
 SWE-smith     `patch` plants a bug into a sound repository; the tests are in the repository
+R2E-Gym       a commit's files, its tests and the logs of their runs: see `r2e`
 
 Sources: the data sets' cards; Badertdinov et al., SWE-rebench, 2025; Yang et al., SWE-smith, 2025.
 """
@@ -14,10 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from envsuite import reading
+from envsuite.envs.swegym.published import r2e
 
 BUG = "bug_patch"
 """field of a row made from SWE-smith: the patch that plants the bug, applied before anybody plays"""
-_R2E = ("parsed_commit_content", "expected_output_json")
 _PARSERS = {
     "parse_log_pytest": "pytest",
     "parse_log_pytest_options": "pytest_options",
@@ -36,11 +37,8 @@ def normal(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row in SWE-Gym's schema; a row of an unknown schema as it is. Raises ValueError with the reason."""
     if isinstance(row.get("responses_create_params"), dict):
         row = _of_nemo(row)
-    if all(name in row for name in _R2E):
-        raise ValueError(
-            "R2E-Gym's rows do not name the tests that must change from failing to passing, and their tests are in "
-            "their images: convert it to SWE-Gym's schema"
-        )
+    if all(name in row for name in r2e.FIELDS):
+        row = r2e.converted(row)
     if "image_name" in row and "test_patch" not in row and isinstance(row.get("patch"), str):
         row = _of_smith(row)
     return row
