@@ -137,6 +137,15 @@ def test_a_page_has_a_picture_and_tables_for_every_section_with_runs(tmp_path):
     assert "`task, start, method`: near, far x a, b x poad, ntpo | not run (16)" in curves.index(tmp_path / "other")
 
 
+def test_updates_that_only_warm_the_critic_have_neither_entropy_nor_policy_steps(tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    warmed = record("near a poad", 7, [0.0, 0.5, 1.0])
+    del warmed["updates"][0]["entropy"], warmed["updates"][0]["policy_steps"]
+    training_studies.append(tmp_path / "runs.jsonl", warmed)
+    row = next(line for line in curves.rendered(tmp_path)["README.md"].splitlines() if line.startswith("| poad |"))
+    assert "| 1.00 -> 1.00 | 16 in 3 updates |" in row
+
+
 def test_two_processes_share_the_runs_of_a_plan(tmp_path):
     trained = []
 
