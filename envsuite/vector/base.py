@@ -54,7 +54,7 @@ class TextVectorEnv(SyncVectorEnv):
 
     def _step_all(self, actions: Sequence[str], resetting: set[int]) -> VectorStep:
         n, texts = self.num_envs, self._env_obs
-        gains = [0.0] * n
+        gains: list[Any] = [0.0] * n
         terminated, truncated = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         infos: list[dict[str, Any]] = []
         finals: dict[int, dict[str, Any]] = {}
