@@ -1,7 +1,10 @@
 """Compares TextWorld's native engine with the interpreter, frame by frame, and writes `textworld_native.md`.
 
     python -m benchmarks.textworld_native                         # 20 games of each task
-    python -m benchmarks.textworld_native --games 100 --episodes 40
+    python -m benchmarks.textworld_native --games 100 --episodes 60 --first-seed 60101
+
+It records each game in a journal as soon as it is done: after an interrupt, the same command plays only the games
+that the journal lacks. Results of other code of the native engine are played again.
 
 Each game is played with random listed commands; its first episode begins with the game's solution. Every frame
 must be equal: text, room, inventory, score, moves, commands, won and lost. `tests/envs/test_textworld_native.py`
@@ -11,25 +14,40 @@ holds a sample.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import random
 import resource
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-TASKS = {
-    "w2-o3-q4": (2, 3, 4),
-    "w8-o3-q4": (8, 3, 4),
-    "w2-o12-q4": (2, 12, 4),
-    "w8-o12-q4": (8, 12, 4),
-    "w4-o6-q8": (4, 6, 8),
-    "hard": (8, 12, 12),
+from benchmarks.sandbox_journal import ROOT, ResultJournal
+
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{
+        name: ("custom", {"world_size": rooms, "nb_objects": objects, "quest_length": quest})
+        for name, (rooms, objects, quest) in {
+            "w2-o3-q4": (2, 3, 4),
+            "w8-o3-q4": (8, 3, 4),
+            "w2-o12-q4": (2, 12, 4),
+            "w8-o12-q4": (8, 12, 4),
+            "w4-o6-q8": (4, 6, 8),
+            "hard": (8, 12, 12),
+        }.items()
+    },
+    "simple": ("simple", {}),
+    "treasure_hunter-l5": ("treasure_hunter", {"level": 5}),
+    "treasure_hunter-l25": ("treasure_hunter", {"level": 25}),
+    "coin_collector-l105": ("coin_collector", {"level": 105}),
 }
+FIGURES = ("steps", "wins", "differences", "handed_over")
 FIRST_SEED = 60_001  # beyond the splits of version 0
 TURNS = 60  # commands in an episode
 TARGET = Path(__file__).with_suffix(".md")
+ENGINE = ROOT / "envsuite" / "envs" / "textworld" / "native"
 
 
 class Row(NamedTuple):
@@ -38,7 +56,10 @@ class Row(NamedTuple):
     native: bool
     steps: int = 0
     wins: int = 0
+    losses: int = 0
     differences: int = 0
+    handed_over: int = 0
+    """episodes that ended early because only the interpreter can play a command"""
     native_seconds: float = 0.0
     interpreter_seconds: float = 0.0
     """CPU seconds of this process; the interpreter runs in it as well"""
@@ -48,13 +69,19 @@ class Row(NamedTuple):
     """CPU seconds of the compilers"""
 
 
+def code_digest() -> str:
+    """Returns a hash of the native engine's code: results of other code are not reused."""
+    files = sorted(path for path in ENGINE.iterdir() if path.suffix in (".py", ".txt"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
 def children_seconds() -> float:
     """Returns the CPU seconds that ended child processes used."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
-def play(folder: Path, settings: tuple[int, int, int], seed: int, episodes: int, turns: int = TURNS) -> Row:
+def play(folder: Path, challenge: str, settings: dict[str, Any], seed: int, episodes: int, turns: int = TURNS) -> Row:
     """Generates and compiles a game in `folder` and plays it in both engines."""
     from envsuite.envs.textworld.engine.patches import apply_patches
     from envsuite.envs.textworld.engine.tracker import TrackedGame
@@ -63,11 +90,9 @@ def play(folder: Path, settings: tuple[int, int, int], seed: int, episodes: int,
     from envsuite.envs.textworld.native.game import load_native
 
     apply_patches()
-    rooms, objects, quest = settings
-    own = {"world_size": rooms, "nb_objects": objects, "quest_length": quest}
     path = folder / "game.json"
     began = time.process_time()
-    made = make_game(game_spec("custom", own, seed))
+    made = make_game(game_spec(challenge, settings, seed))
     made.save(str(path))
     generated = time.process_time()
     inventory = seed % 4 > 0  # every fourth game as for observations=raw
@@ -79,10 +104,10 @@ def play(folder: Path, settings: tuple[int, int, int], seed: int, episodes: int,
     compile_game(made, path.with_suffix(".z8"))
     compiled = children_seconds() - start
     interpreter = TrackedGame(str(path.with_suffix(".z8")), inventory)
-    steps = wins = differences = 0
+    steps = wins = losses = differences = handed_over = 0
     native_seconds = interpreter_seconds = 0.0
     for episode in range(episodes):
-        rng = random.Random(f"{settings} {seed} {episode}")
+        rng = random.Random(f"{challenge} {seed} {episode}")
         solution = list(made.walkthrough) if episode == 0 else []
         expected = interpreter.reset()
         native.reset()
@@ -90,6 +115,7 @@ def play(folder: Path, settings: tuple[int, int, int], seed: int, episodes: int,
         for _ in range(turns):
             if expected.won or expected.lost:
                 wins += expected.won
+                losses += expected.lost
                 break
             assert expected.commands
             command = (solution.pop(0) if solution else rng.choice(expected.commands)).lower()
@@ -97,15 +123,16 @@ def play(folder: Path, settings: tuple[int, int, int], seed: int, episodes: int,
             expected = interpreter.step(command)
             middle = time.process_time()
             answer = native.step(command)
+            if answer is None:
+                handed_over += 1
+                break
             native_seconds += time.process_time() - middle
             interpreter_seconds += middle - before
             steps += 1
             differences += answer != expected
-            if answer is None:
-                break
     interpreter.close()
     times = (native_seconds, interpreter_seconds, generated - began, loaded - generated, compiled)
-    return Row(True, steps, wins, differences, *times)
+    return Row(True, steps, wins, losses, differences, handed_over, *times)
 
 
 def tables(rows: dict[str, list[Row]]) -> Iterator[str]:
@@ -116,14 +143,15 @@ def tables(rows: dict[str, list[Row]]) -> Iterator[str]:
         "Made by `python -m benchmarks.textworld_native`. Each game is played in both engines with random listed",
         "commands; its first episode begins with the game's solution. All frames are compared: text, room, inventory,",
         "score, moves, listed commands, won and lost. Games that the native engine does not cover are played by the",
-        "interpreter. Every fourth game is compared as `observations=raw` plays it.",
+        "interpreter, and so are commands with names that only it can tell apart: their episodes end there (handed",
+        "over). Every fourth game is compared as `observations=raw` plays it.",
         "",
-        "| game | games | covered | steps compared | episodes won | differences |",
-        "|---|---|---|---|---|---|",
+        "| game | games | covered | steps compared | episodes won | differences | handed over |",
+        "|---|---|---|---|---|---|---|",
     )
     for name, games in [*rows.items(), ("all", [row for results in rows.values() for row in results])]:
         covered = [row for row in games if row.native]
-        numbers = [sum(getattr(row, field) for row in covered) for field in ("steps", "wins", "differences")]
+        numbers = [sum(getattr(row, field) for row in covered) for field in FIGURES]
         yield f"| {name} | {len(games)} | {len(covered)} | " + " | ".join(f"{number:,}" for number in numbers) + " |"
     yield from (
         "",
@@ -153,21 +181,35 @@ def tables(rows: dict[str, list[Row]]) -> Iterator[str]:
         )
 
 
-def main() -> None:
-    import tempfile
+def read_rows(journal: ResultJournal) -> dict[str, list[Row]]:
+    """Returns the recorded results of each task."""
+    rows: dict[str, list[Row]] = {name: [] for name in TASKS}
+    for (name, *_), result in sorted(journal.results.items()):
+        values: dict[str, Any] = {field: result[field] for field in Row._fields if field in result}
+        rows[name].append(Row(**values))
+    return rows
 
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--games", type=int, default=20, help="games of each task (default: 20)")
     parser.add_argument("--episodes", type=int, default=20, help="episodes of each game (default: 20)")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help=f"default: {FIRST_SEED}")
+    parser.add_argument("--journal", type=Path, default=ROOT / "build" / "textworld_native.jsonl")
     options = parser.parse_args()
-    rows: dict[str, list[Row]] = {name: [] for name in TASKS}
-    for seed in range(FIRST_SEED, FIRST_SEED + options.games):
-        for name, settings in TASKS.items():
+    options.journal.parent.mkdir(parents=True, exist_ok=True)
+    journal = ResultJournal(options.journal, code_digest())
+    for seed in range(options.first_seed, options.first_seed + options.games):
+        for name, (challenge, settings) in TASKS.items():
+            key = (name, seed, options.episodes)
+            if key in journal.results:
+                continue
             with tempfile.TemporaryDirectory() as folder:
-                rows[name].append(play(Path(folder), settings, seed, options.episodes))
-            if rows[name][-1].differences:
-                print(f"{name} seed {seed}: {rows[name][-1].differences} differences")
-            TARGET.write_text("\n".join(tables(rows)) + "\n")
+                row = play(Path(folder), challenge, settings, seed, options.episodes)
+            journal.add(key, row._asdict())
+            if row.differences:
+                print(f"{name} seed {seed}: {row.differences} differences", flush=True)
+            TARGET.write_text("\n".join(tables(read_rows(journal))) + "\n")
     print(TARGET.read_text())
 
 

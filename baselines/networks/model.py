@@ -24,7 +24,7 @@ from baselines.distributed import fsdp
 from baselines.networks.compiled import CompiledBlocks
 from baselines.networks.critic import Critic
 from baselines.networks.logprobs import allowed_logprobs, token_logprobs
-from baselines.networks.lora import ADAPTER, add_adapter, merged_state, merged_weight
+from baselines.networks.lora import ADAPTER, add_adapter, continued, fill_adapter, merged_state, merged_weight
 from baselines.networks.masters import MasterWeights
 from baselines.networks.packing import check_packing
 from baselines.networks.prefix_sharing import (
@@ -57,6 +57,8 @@ class Model:
         self.sharded = False
         """True if processes hold a share of the weights each, and must take the same forward
         passes."""
+        self.adapter_base = ""
+        """Base model of the adapter that training continues; "" if the adapter is new."""
         width = lm.config.get_text_config().hidden_size
         self.critic: Critic | None = None
         self.target: Critic | None = None
@@ -77,7 +79,8 @@ class Model:
 
     @classmethod
     def load(cls, config: ModelConfig) -> Model:
-        """Loads the model of a name, as `envsuite-eval` resolves it. Raises UsageError for float16."""
+        """Loads the model of a name, as `envsuite-eval` resolves it. LoRA training of an adapter's folder continues
+        the adapter. Raises UsageError for float16."""
         from harness.policies.hf import load, pick_device, pick_dtype
 
         dtype = config.dtype
@@ -87,8 +90,14 @@ class Model:
                     f"model.dtype = {dtype!r} needs loss scaling, which is not done: set bfloat16 or float32."
                 )
             dtype = "float32"
-        lm, tokenizer = load(config.name, config.device, dtype, config.attention)
-        return cls(lm, tokenizer, config)
+        adapter = continued(config)
+        lm, tokenizer = load(config.name, config.device, dtype, config.attention, merged=adapter is None)
+        model = cls(lm, tokenizer, config)
+        if adapter is not None:
+            fill_adapter(model.lm, adapter)
+            model.adapter_base = adapter.base
+            model.start_critic()
+        return model
 
     # ---- Forward passes ----
 
@@ -300,7 +309,7 @@ class Model:
         """
         with model_files.quiet():
             if adapter:
-                self.lm.peft_config[ADAPTER].base_model_name_or_path = self.config.name
+                self.lm.peft_config[ADAPTER].base_model_name_or_path = self.adapter_base or self.config.name
                 self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
             lm = self.lm if weights is None else self._unsharded(weights)

@@ -327,6 +327,12 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
         curves.page(tmp_path)
 
 
+def test_labels_of_the_axis_end_inside_the_picture():
+    run = {"updates": [{"env_steps": 10, "success": 0.2}, {"env_steps": 1_000_000, "success": 0.4}]}
+    result = curves.picture({"poad": curves.curve([run])})
+    assert 'text-anchor="end">1,000,000</text>' in result and 'text-anchor="middle">750,000</text>' in result
+
+
 def test_every_curve_of_many_is_drawn_under_its_name():
     run = {"updates": [{"env_steps": 10, "success": 0.2}, {"env_steps": 20, "success": 0.4}]}
     result = curves.picture({f"<{number}>": curves.curve([run]) for number in range(7)})

@@ -109,7 +109,7 @@ def history_builder(name, role, length, plans):
     [
         ("verl-agent", verl_agent),
         ("balrog", history_builder("balrog", "user", 32, 0)),
-        ("verlog", history_builder("verlog", "system", 5, 2)),
+        ("verlog", history_builder("verlog", "system", 3, 1)),
     ],
 )
 def test_every_byte_of_a_conversation_follows_the_published_structure(name, expected, seed):

@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 from envsuite.core import TURNS_LEFT, TextEnv
 from envsuite.envs.textworld.blind import blind_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
-from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
+from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening, generate_logic
+from envsuite.envs.textworld.engine.planner import changing_facts
 from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game, find_logic, story_path
 from envsuite.envs.textworld.games import (
     SETTINGS,
@@ -139,7 +140,7 @@ class TextWorld(TextEnv):
         Knob(
             "engine",
             "interpreter",
-            "auto: listed commands of custom games without compiling, until a command needs the interpreter",
+            "auto: listed commands without compiling, except in cooking, until a command needs the interpreter",
             choices=("auto", "interpreter"),
         ),
         TURNS_LEFT,
@@ -201,14 +202,14 @@ class TextWorld(TextEnv):
 
     def _load_native(self) -> NativeGame | None:
         """Returns the game for the native engine at its start; None if it does not cover the game."""
-        if self.game is None or self.challenge != "custom" or self.settings.engine == "interpreter":
+        if self.game is None or self.challenge == "cooking" or self.settings.engine == "interpreter":
             return None
         return load_native(self._logic(), self.settings.observations != "raw")
 
     def _logic(self) -> Path:
         """Returns the .json file of a generated game, which is generated if necessary."""
         assert self.game is not None
-        return find_logic(self.game) or Path(self.interpreter.ask("make_logic", self.game, timeout=GENERATION_SECONDS))
+        return find_logic(self.game) or Path(generate_logic(self.game, GENERATION_SECONDS))
 
     def _open(self) -> Opening:
         """Starts the game in the interpreter, and generates and compiles it if necessary."""
@@ -302,8 +303,11 @@ class TextWorld(TextEnv):
         return remaining
 
     def _plan(self) -> tuple[int | None, str | None]:
-        self._use_interpreter()
-        plan: tuple[int | None, str | None] = self.interpreter.ask("plan", PLAN_STATES, timeout=PLAN_SECONDS)
+        request: tuple[Any, ...] = ("plan",)
+        if self.native is not None:
+            done = sum(1 << number for number, is_done in enumerate(self.native.done) if is_done)
+            request = ("plan_logic", str(self._logic()), changing_facts(self.native), done)
+        plan: tuple[int | None, str | None] = self.interpreter.ask(*request, PLAN_STATES, timeout=PLAN_SECONDS)
         return plan
 
     def get_state(self) -> SavedGame:

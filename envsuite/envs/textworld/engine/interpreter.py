@@ -38,7 +38,7 @@ WON, LOST = "*** The End ***", "*** You lost! ***"
 """Banners of generated games."""
 
 
-STARTING_REQUESTS = ("make", "make_logic", "open", "load")
+STARTING_REQUESTS = ("make", "make_logic", "open", "load", "plan_logic")
 """Requests that do not need a loaded game and therefore may start a new worker."""
 
 
@@ -169,6 +169,25 @@ class Interpreter:
         if self._release is not None:
             self._release()
         self._process = self._pipe = self._release = None
+
+
+_generators: list[Interpreter] = []  # idle workers
+
+
+def generate_logic(spec: GameSpec, timeout: float) -> str:
+    """Generates a game into the cache without compiling it, and returns the path of its .json file.
+
+    The worker is one that the environments of this process share, so that many of them need no process each.
+    """
+    try:
+        worker = _generators.pop()
+    except IndexError:
+        worker = Interpreter()
+    try:
+        path: str = worker.ask("make_logic", spec, timeout=timeout)
+    finally:
+        _generators.append(worker)
+    return path
 
 
 def _error(kind: str) -> type[EnvsuiteError]:

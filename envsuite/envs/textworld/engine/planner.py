@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from textworld.generator.game import Game
     from textworld.logic import Action, Proposition
 
+    from envsuite.envs.textworld.native.game import NativeGame
+
 STATES = 150_000
 """Number of states searched before giving up, which takes a few seconds."""
+
+CHANGING = frozenset(("at", "in", "on", "open", "closed", "locked", "free", "eaten"))
+"""Names of the facts that TextWorld's standard rules change."""
 
 
 class SearchLimitReached(Exception):
@@ -246,3 +251,27 @@ def _reachable_actions(game: Game, initial: frozenset[Proposition]) -> list[tupl
             actions = [max(actions, key=lambda action: len(action.preconditions))]
         selected += [(action, command) for action in actions]
     return selected
+
+
+def changing_facts(game: NativeGame) -> list[tuple[str, ...]]:
+    """Returns the facts of the native engine's present state that commands can change."""
+    facts: list[tuple[str, ...]] = [("at", "P", game.room), *((status, key) for key, status in game.status.items())]
+    for key, place in game.place.items():
+        kind = game.kind.get(place, "I")
+        name = "eaten" if not place else "at" if kind == "r" else "on" if kind == "s" else "in"
+        facts.append((name, key, place) if place else (name, key))
+    for room, exits in game.exits.items():
+        facts += [
+            ("free", room, there) for there, door in exits.values() if door is None or game.status[door] == "open"
+        ]
+    return facts
+
+
+def all_facts(game: Game, changing: Iterable[tuple[str, ...]]) -> frozenset[Proposition]:
+    """Returns the facts of a state: the given ones of the kinds that commands can change, and the game's others."""
+    from textworld.logic import Proposition, Variable
+
+    variables = {variable.name: variable for fact in game.world.facts for variable in fact.arguments}
+    variables |= {key: Variable(key, key) for key in ("P", "I")}
+    facts = {Proposition(name, [variables[key] for key in keys]) for name, *keys in changing}
+    return frozenset(facts | {fact for fact in game.world.facts if fact.name not in CHANGING})

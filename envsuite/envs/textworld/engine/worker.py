@@ -26,9 +26,14 @@ from envsuite.envs.textworld.engine.pipe import Pipe
 from envsuite.errors import DataError, EnvsuiteError
 
 if TYPE_CHECKING:
+    from textworld.generator.game import Game
+
     from envsuite.envs.textworld.engine.planner import QuestPlanner
     from envsuite.envs.textworld.engine.tracker import TrackedGame, UntrackedGame
     from envsuite.envs.textworld.games import GameSpec
+
+Fact = tuple[str, ...]
+"""A name and the keys of entities, such as ("in", "k_0", "I")."""
 
 
 class GameSession:
@@ -42,6 +47,7 @@ class GameSession:
         self.facts: list[frozenset[Any]] = []  # the facts at the start, and after each command
         self.reply = ""
         self._planner: QuestPlanner | None = None
+        self._logic: tuple[str, Game, QuestPlanner] | None = None  # of the game that is planned without a story file
         self._done = 0  # quests completed so far, for the planner
         self._seen = 0  # number of entries of `facts` included in `_done`
 
@@ -168,6 +174,28 @@ class GameSession:
         except SearchLimitReached:
             return UNKNOWN, None
         return remaining, None if command is None else self._resolve(command)
+
+    def plan_logic(self, path: str, facts: list[Fact], done: int, states: int) -> tuple[int | None, str | None]:
+        """Returns the same as `plan` for a game of which only the .json file may exist.
+
+        `facts` are those that commands can change, and `done` the quests completed so far.
+        """
+        from textworld.generator.game import Game
+
+        from envsuite.envs.textworld.engine.patches import apply_patches
+        from envsuite.envs.textworld.engine.planner import QuestPlanner, SearchLimitReached, all_facts
+
+        apply_patches()
+        if self._logic is None or self._logic[0] != path:
+            game = Game.load(path)
+            self._logic = path, game, QuestPlanner(game, states)
+        _, game, planner = self._logic
+        now = all_facts(game, facts)
+        try:
+            remaining, command = planner.plan(now, done)
+        except SearchLimitReached:
+            return UNKNOWN, None
+        return remaining, None if command is None else resolve_ambiguity(command, now, game.infos, (), "")
 
 
 def _mentions(text: str, phrase: str) -> bool:

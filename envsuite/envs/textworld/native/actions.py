@@ -12,6 +12,11 @@ NativeGame = Any  # the class in `game`, which imports this module
 Answer = Callable[[], str]
 
 
+def handed_over() -> str:
+    """Stands for the answer to a command that only the interpreter can give."""
+    raise AssertionError("A command that is handed over was played.")
+
+
 def answers(game: NativeGame) -> dict[str, Answer]:
     """Returns the listed commands of the game's present state, with functions that play them."""
     names, room, status = game.names, game.room, game.status
@@ -36,11 +41,11 @@ def answers(game: NativeGame) -> dict[str, Answer]:
         tool = game.key_of.get(key)
         if tool is not None and game.place[tool] == "I":
             if status[key] == "closed":
-                found[f"lock {name} with {names[tool]}"] = partial(_set, game, key, "locked", "lock")
+                found[f"lock {name} with {names[tool]}"] = partial(_set, game, key, tool, "locked", "lock")
             if status[key] == "locked":
-                found[f"unlock {name} with {names[tool]}"] = partial(_set, game, key, "closed", "unlock")
+                found[f"unlock {name} with {names[tool]}"] = partial(_set, game, key, tool, "closed", "unlock")
         if status[key] == "open":
-            found[f"close {name}"] = partial(_set, game, key, "closed", "close")
+            found[f"close {name}"] = partial(_set, game, key, "", "closed", "close")
     for key in here:
         if key not in holders:
             found[f"take {names[key]}"] = partial(_take, game, key, "")
@@ -57,7 +62,36 @@ def answers(game: NativeGame) -> dict[str, Answer]:
         found[f"drop {names[key]}"] = partial(_drop, game, key)
         if game.kind[key] == "f":
             found[f"eat {names[key]}"] = partial(_eat, game, key)
+    if any(game.rivals_in_scope(key) for key in game.rivals):
+        for command, answer in found.items():
+            found[command] = _clarified(game, command, answer)
     return found
+
+
+def _clarified(game: NativeGame, command: str, answer: Answer) -> Answer:
+    """Returns the answer to a command after the interpreter's note on how it read an unclear name.
+
+    A name is unclear if its words are also words of another name in scope; what is taken from a
+    place can only be in that place. The interpreter prefers the thing whose whole name is in the
+    command, which is in lower case, and notes its choice: `(the key)`. From the first unclear name
+    on, the note repeats the command: `(the key on the shelf)`.
+    """
+    things = [word for word in getattr(answer, "args", ())[1:] if word in game.kind and game.kind[word] != "r"]
+    rivals = [game.rivals_in_scope(key) for key in things]
+    if command.startswith("take ") and len(things) > 1:
+        rivals[0] &= set(game.contents[things[1]])
+    first = next((number for number, others in enumerate(rivals) if others), None)
+    if first is None:
+        return answer
+    names = [game.names[key] for key in things]
+    if not all(map(str.islower, names)) or any(others & set(things) for others in rivals):
+        return handed_over
+    if first == 0 and len(things) > 1:
+        link = command.removesuffix(names[1]).rpartition(names[0])[2]
+        note = link.join(game.definite[key] for key in things)
+    else:
+        note = game.definite[things[first]]
+    return lambda: f"\n({note}){answer()}"
 
 
 def _look(game: NativeGame) -> str:
@@ -70,7 +104,7 @@ def _go(game: NativeGame, there: str) -> str:
     return f"\n\n{game.describe_room()}\n"
 
 
-def _set(game: NativeGame, key: str, status: str, verb: str) -> str:
+def _set(game: NativeGame, key: str, _tool: str, status: str, verb: str) -> str:
     game.status[key] = status
     game.update()
     return f"\nYou {verb} {game.definite[key]}.\n\n"

@@ -1,21 +1,23 @@
 """A native engine for generated games: state, listed commands and replies.
 
-It covers TextWorld's standard rules (challenge `custom`). `NativeGame` raises NotCovered for
-games that contain anything else. Its frames equal those of `TrackedGame`, byte for byte.
+It covers TextWorld's standard rules (all challenges except `cooking`). `NativeGame` raises NotCovered for
+a game that contains anything else. Its frames are those of `TrackedGame`, byte for byte.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envsuite.envs.textworld.engine.interpreter import LOST, WON, Frame, Opening
-from envsuite.envs.textworld.native.actions import answers
+from envsuite.envs.textworld.native.actions import answers, handed_over
 from envsuite.envs.textworld.native.prose import (
     NotCovered,
+    dictionary_word,
     in_sentence,
     parse_text,
     plain,
@@ -24,8 +26,9 @@ from envsuite.envs.textworld.native.prose import (
     with_article,
 )
 
-RULES = "70911fc8"
-"""First digits of the digest of the rules that this engine implements."""
+RULES = ("70911fc8", "7ffc3f12")
+"""First digits of the digests of the rules that this engine implements: TextWorld's standard rules, and the part
+of them that coin collector uses."""
 OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
 STATIC = {"north_of", "south_of", "east_of", "west_of", "link", "free", "match", "edible"}
 STATUSES = ("open", "closed", "locked")
@@ -33,13 +36,29 @@ PLACES = ("at", "in", "on")
 RESTART = "Would you like to RESTART, RESTORE a saved game, QUIT or UNDO the last command?"
 BANNER = (Path(__file__).parent / "banner.txt").read_text()
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-MAX_ENTITIES = 40
+MAX_ENTITIES = 120
 """Number of rooms and things; larger games were not compared with the interpreter."""
 PART = 200
 """Number of characters of the parts in which TextWorld writes the objective."""
 KINDS = ("t", "s", "c", "o", "f", "k", "d")
+NAME = re.compile(r"[A-Za-z0-9' -]+")
+SMALL_WORDS = {"the", "of"}
+"""Words that TextWorld does not let stand for a thing."""
+
+CENTRED = 125
+"""Width in which the game's end is announced."""
 
 Answer = Callable[[], str]
+Fact = tuple[str, ...]
+
+
+class Quest(NamedTuple):
+    """Alternatives that complete a quest, or lose the game while it is open."""
+
+    wins: list[list[Fact]]
+    fails: list[list[Fact]]
+    reward: int
+    required: bool
 
 
 class NativeGame:
@@ -47,7 +66,7 @@ class NativeGame:
 
     def __init__(self, path: Path, inventory: bool) -> None:
         data = json.loads(path.read_bytes())
-        if hashlib.sha256(data["KB"]["logic"].encode()).hexdigest()[:8] != RULES:
+        if hashlib.sha256(data["KB"]["logic"].encode()).hexdigest()[:8] not in RULES:
             raise NotCovered("other rules")
         self.with_inventory = inventory
         self.objective: str = data["objective"]
@@ -62,23 +81,29 @@ class NativeGame:
         self.texts = {key: parse_text(info["desc"] or "", key) for key, info in infos.items()}
         self._read_world([(fact["name"], *(x["name"] for x in fact["arguments"])) for fact in data["world"]])
         self._read_quests(data["quests"])
+        self._objective_text = self._read_objective()
         self.reset()
 
     def _check(self, infos: dict[str, dict[str, Any]]) -> None:
-        """Raises NotCovered for names that the interpreter might not tell apart."""
-        words = []
+        """Finds names whose words are also words of other names. Raises NotCovered for names of other kinds."""
         if len(infos) > MAX_ENTITIES:
             raise NotCovered(f"{len(infos)} rooms and things")
+        words = {}
         for key, info in infos.items():
             if info["type"] not in (*KINDS, "r") or info["definite"] or info["indefinite"] or info["synonyms"]:
                 raise NotCovered(f"entity {key}")
-            if not info["name"].isascii():
+            if not NAME.fullmatch(info["name"]):
                 raise NotCovered(f"name {info['name']!r}")
             if info["type"] != "r":
-                words.append(set(info["name"].lower().split()))
-        for number, name in enumerate(words):
-            if any(name <= other for place, other in enumerate(words) if place != number):
-                raise NotCovered("names within names")
+                words[key] = [dictionary_word(word) for word in info["name"].lower().split()]
+        self.rivals: dict[str, set[str]] = {}
+        """things with a name whose words are also words of others' names, and those others"""
+        understood = {key: set(name) - SMALL_WORDS for key, name in words.items()}
+        for key, name in words.items():
+            if rivals := {other for other in words if other != key and set(name) <= understood[other]}:
+                if any(set(words[other]) == set(name) for other in rivals):
+                    raise NotCovered(f"two names of the words {name}")
+                self.rivals[key] = rivals
 
     def _read_world(self, facts: list[tuple[str, ...]]) -> None:
         self.exits: dict[str, dict[str, tuple[str, str | None]]] = {
@@ -118,20 +143,20 @@ class NativeGame:
         self._order = [key for key in mentions if key in self._start_place and key != "P"]
 
     def _read_quests(self, quests: list[dict[str, Any]]) -> None:
-        self.quests: list[tuple[list[list[tuple[str, ...]]], int]] = []
+        self.quests: list[Quest] = []
+        self.max_score = 0
         for quest in quests:
-            if quest["fail_events"] or quest["optional"] or quest["repeatable"]:
-                raise NotCovered("a quest that can fail or is optional")
-            events = []
-            for event in quest["win_events"]:
-                facts = [
-                    (fact["name"], *(x["name"] for x in fact["arguments"]))
-                    for fact in event["condition"]["preconditions"]
-                ]
-                events.append([fact for fact in facts if fact[0] not in STATIC])
-            self.quests.append((events, quest["reward"]))
-        self.max_score = sum(reward for _, reward in self.quests)
-        if not self.quests or self.max_score >= len(NUMBERS):
+            if quest["repeatable"]:
+                raise NotCovered("a quest that can be repeated")
+            wins, fails = ([_condition(event) for event in quest[kind]] for kind in ("win_events", "fail_events"))
+            if not quest["optional"] or quest["reward"] > 0:
+                self.max_score += quest["reward"]
+            self.quests.append(Quest(wins, fails, quest["reward"], bool(wins) and not quest["optional"]))
+        losing = {fact for quest in self.quests for event in quest.fails for fact in event}
+        self._can_fail = bool(losing)
+        if any(fact in losing for quest in self.quests for event in quest.wins for fact in event):
+            raise NotCovered("a fact that can lose the game and score at once")
+        if not any(quest.required for quest in self.quests) or not 0 <= self.max_score < len(NUMBERS):
             raise NotCovered("no quest, or high rewards")
 
     def reset(self) -> None:
@@ -144,9 +169,10 @@ class NativeGame:
             self.place[key] = self._start_place[key]
             self.contents[self._start_place[key]].append(key)
         self.room = self._start_place["P"]
+        self._last_inventory = ""
         self.done = [False] * len(self.quests)
         self.score = self.turns = 0
-        self.won = False
+        self.won = self.lost = False
         self.update()
 
     def get_state(self) -> Any:
@@ -161,11 +187,12 @@ class NativeGame:
             self.score,
             self.turns,
             self.won,
+            self.lost,
         )
 
     def set_state(self, state: Any) -> None:
         """Restores a state of this game."""
-        status, contents, place, self.room, done, self.score, self.turns, self.won = state
+        status, contents, place, self.room, done, self.score, self.turns, self.won, self.lost = state
         self.status, self.place, self.done = dict(status), dict(place), list(done)
         self.contents = {key: list(keys) for key, keys in contents.items()}
         self.update()
@@ -181,40 +208,54 @@ class NativeGame:
 
     def opening(self) -> Opening:
         """Returns the first frame."""
-        text = f"{BANNER}{self._objective_text()}\n\n{self.describe_room().rstrip()}\n\n>"
+        text = f"{BANNER}{self._objective_text}\n\n{self.describe_room().rstrip()}\n\n>"
         return Opening(self._frame(text), self.objective, self.max_score)
 
-    def _objective_text(self) -> str:
+    def _read_objective(self) -> str:
+        """Returns the objective as it is printed. Raises NotCovered."""
         if "[" in self.objective or "\n" in self.objective:
             raise NotCovered("an objective with substitutions")
         return plain(quoted_in_parts(self.objective, PART))
 
     def step(self, command: str) -> Frame | None:
-        """Plays a listed command; returns None, and changes nothing, for any other."""
+        """Plays a listed command; returns None, and changes nothing, for one that only the interpreter can play."""
         answer = self.answers.get(command.lower())
-        if answer is None or self.won:
+        if answer is None or answer is handed_over or self.won or self.lost:
             return None
+        if self._can_fail and self.with_inventory:
+            self._last_inventory = self.inventory()  # the interpreter does not tell it in the turn that loses the game
         text = answer()
         self.turns += 1
-        text += self._score_text()
-        if not self.won:
+        text += self._end_of_turn()
+        if not (self.won or self.lost):
             text += "\n>"
         return self._frame(text)
 
-    def _score_text(self) -> str:
+    def _end_of_turn(self) -> str:
+        """Completes and fails quests; returns what is printed about them."""
         before = self.score_before = self.score
-        for number, (events, reward) in enumerate(self.quests):
-            if not self.done[number] and any(all(map(self._holds, event)) for event in events):
-                self.score += reward
+        for number, quest in enumerate(self.quests):
+            if self.done[number]:
+                continue
+            if any(all(map(self._holds, event)) for event in quest.fails):
+                self.lost = True
+                return (
+                    f"\n{LOST.center(CENTRED).rstrip()}\n\nYou scored {self.score} out of a possible {self.max_score}, "
+                    f"in {self.turns} turn{'s' * (self.turns != 1)}.\n\n\n{RESTART}\n>"
+                )
+            elif any(all(map(self._holds, event)) for event in quest.wins):
+                self.score += quest.reward
                 self.done[number] = True
         text = ""
         if self.score != before:
             gain = self.score - before
             text = f"\nYour score has just gone up by {NUMBERS[gain]} point{'s' * (gain != 1)}.\n"
-        if all(self.done):
-            self.won = True
+        self.won = all(done for done, quest in zip(self.done, self.quests, strict=True) if quest.required)
+        if self.won:
             turns = self.turns + 1
-            text += f"\n\n{' ' * 55}{WON}\n\nYou scored {self.score} out of a possible {self.max_score}, "
+            text += (
+                f"\n\n{WON.center(CENTRED).rstrip()}\n\nYou scored {self.score} out of a possible {self.max_score}, "
+            )
             text += f"in {turns} turn{'s' * (turns != 1)}.\n\n\n{RESTART}\n>"
         return text
 
@@ -229,18 +270,19 @@ class NativeGame:
         return self.place[thing] == where[0]
 
     def _frame(self, text: str) -> Frame:
-        if self.won:
+        if self.won or self.lost:
             bar = f" {self.title[self.room]}{self.score_before}/{self.turns}"
         else:
             bar = f"{self.title[self.room]}{self.score}/{self.turns + 1}"
+        inventory = self._last_inventory if self.lost else self.inventory()
         return Frame(
             f"{text}{' ' * 128}{bar}",
             self.names[self.room],
-            self.inventory() if self.with_inventory else None,
+            inventory if self.with_inventory else None,
             self.score,
             self.turns,
             self.won,
-            LOST in text,
+            self.lost,
             self.commands,
         )
 
@@ -251,6 +293,19 @@ class NativeGame:
         if floor:
             text += f"There is {in_sentence([self.article[key] for key in floor])} on the floor.\n"
         return text
+
+    def rivals_in_scope(self, key: str) -> set[str]:
+        """Returns the things in scope that a command with the name of `key` could mean as well."""
+        return set(filter(self._is_in_scope, self.rivals.get(key, ())))
+
+    def _is_in_scope(self, key: str) -> bool:
+        """Tests whether the player sees or carries a thing, so that commands can mean it."""
+        if self.kind[key] == "d":
+            return key in self.doors[self.room]
+        place = self.place[key]
+        if place in (self.room, "I"):
+            return True
+        return self.place.get(place) == self.room and self.status.get(place, "open") == "open"
 
     def move(self, thing: str, place: str) -> None:
         """Moves a thing to a place, where it is listed first; '' is nowhere."""
@@ -265,6 +320,12 @@ class NativeGame:
         listed: dict[str, Answer] = answers(self)
         self.commands = sorted(listed)
         self.answers = {command.lower(): answer for command, answer in listed.items()}
+
+
+def _condition(event: dict[str, Any]) -> list[Fact]:
+    """Returns the facts of an event that can change."""
+    facts = [(fact["name"], *(x["name"] for x in fact["arguments"])) for fact in event["condition"]["preconditions"]]
+    return [fact for fact in facts if fact[0] not in STATIC]
 
 
 def load_native(path: Path, inventory: bool) -> NativeGame | None:

@@ -12,7 +12,10 @@ SOMETHING = re.compile(r"there is (something|nothing) (?:in|on) the (\w+)")
 CONTENTS = re.compile(r"(a )?list of things (?:in|on) the (\w+)", re.IGNORECASE)
 IS_ARE_CONTENTS = re.compile(r"is-are a list of things (?:in|on) the (\w+)")
 
-QUOTE = re.compile(r"(?<![A-Za-z0-9])'|'(?![A-Za-z0-9])")
+SHIFT = "_"
+"""Stands for the code that comes before characters other than letters in a dictionary."""
+QUOTE = re.compile(r"(?!\A's )(?:(?<![A-Za-z0-9])'|'(?![A-Za-z0-9]))")
+QUOTE_AT_BRACKET = re.compile(r"\]'|'\[")
 
 Test = Callable[[Any], bool]
 Part = Callable[[Any], str]
@@ -20,6 +23,11 @@ Part = Callable[[Any], str]
 
 class NotCovered(Exception):
     """Raised for a game or text that only the interpreter can play exactly."""
+
+
+def dictionary_word(word: str) -> str:
+    """Returns what Inform's dictionary keeps of a word: nine letters, of which other characters take two."""
+    return "".join(char if char.isalpha() else f"{SHIFT}{char}" for char in word)[:9]
 
 
 def with_article(name: str) -> str:
@@ -42,8 +50,8 @@ def plain(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Returns a text with single quotes as Inform prints them: double, except within a word."""
-    if '"' in text:
+    """Returns a text with single quotes as Inform prints them: double, except within words and in a leading `'s `."""
+    if '"' in text or QUOTE_AT_BRACKET.search(text):
         raise NotCovered(f"text {text[:60]!r}")
     return QUOTE.sub('"', text)
 
