@@ -31,7 +31,9 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 """The picture and its margins, in pixels."""
 LEAST = 3
 """Runs from which on a curve has a band."""
-FEW = 5
+LEAST_OF_SECTION = 5
+"""The same where many methods share a picture: wider bands would hide its lines."""
+FEW = 3
 """Curves up to which their names are inside the picture; more have them beside it, and paler bands."""
 NAMES = 96
 """Width of the names beside a picture, in pixels."""
@@ -56,13 +58,13 @@ class LearningCurve(NamedTuple):
     high: Any
 
 
-def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
-    """Returns the curve of one setting. Seeds have played different numbers of steps and are
-    interpolated at common ones."""
+def curve(runs: Sequence[dict[str, Any]], least: int = LEAST) -> LearningCurve:
+    """Returns the curve of one setting, with a band from `least` runs on. Seeds have played different numbers
+    of steps and are interpolated at common ones."""
     per_seed = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
     grid = np.linspace(max(x[0] for x, _ in per_seed), min(x[-1] for x, _ in per_seed), POINTS)
     columns = zip(*(np.interp(grid, x, y) for x, y in per_seed), strict=True)
-    if len(runs) < LEAST:  # the interval of two runs is nearly everything: a line without a band
+    if len(runs) < least:  # the interval of two runs is nearly everything: a line without a band
         mean = np.array([sum(column) / len(column) for column in columns])
         return LearningCurve(grid, mean, mean, mean)
     bounds = np.array([student(column)[:3] for column in columns])
@@ -140,13 +142,13 @@ def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
             lines += ["Not run yet.", ""]
             continue
         name = f"curves-{title.replace(' ', '-')}.svg"
-        files[name] = picture({method: curve(of_method) for method, of_method in by_method.items()})
+        files[name] = picture({method: curve(of_method, LEAST_OF_SECTION) for method, of_method in by_method.items()})
         lines += [
             _about(next(iter(by_method.values()))[0])[0],
             "",
             f"![learning curves]({name})",
             "",
-            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST} there is none.",
+            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST_OF_SECTION} there is none.",
             "",
         ]
         lines += [*factorial.tables(plan, by_method), ""]

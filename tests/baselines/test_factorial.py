@@ -115,7 +115,7 @@ def test_the_page_of_a_plain_study_has_a_row_for_each_pair_that_was_run(tmp_path
 
 def test_names_of_many_curves_are_beside_the_picture():
     one = curves.LearningCurve([0.0, 100.0], [0.2, 0.4], [0.1, 0.3], [0.3, 0.5])
-    few, many = ({str(n): one for n in range(count)} for count in (5, 6))
+    few, many = ({str(n): one for n in range(count)} for count in (3, 4))
     assert 'viewBox="0 0 640 360"' in curves.picture(few) and 'viewBox="0 0 736 360"' in curves.picture(many)
     assert '<text x="640" y="304" fill=' in curves.picture(many)
 
