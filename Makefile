@@ -64,6 +64,10 @@ adapter: setup  ## train the adapter that make eval plays, on one core, and writ
 	OMP_NUM_THREADS=1 $(BIN)/envsuite-train alfworld-smollm2 --resume
 	$(BIN)/python -m benchmarks.adapter runs/train/alfworld-smollm2 -o $(ADAPTER)
 
+adapter-babyai: setup  ## the same for the adapter that plays BabyAI
+	OMP_NUM_THREADS=1 $(BIN)/envsuite-train babyai-smollm2 --resume
+	$(BIN)/python -m benchmarks.adapter runs/train/babyai-smollm2 -o leaderboards/adapters/smollm2-babyai
+
 # Temporary files of the tests are in memory if it has 6 GB to spare: some disks take milliseconds to remove a file.
 SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 6000000 ] && \
 	  [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 3000000 ]; \
@@ -105,7 +109,8 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
 	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start alfworld-start; do \
+	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start alfworld-start \
+	  alfworld-trie-start; do \
 	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
 	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
 	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
@@ -240,4 +245,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter test train-demo poad-starts studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence textworld-proof leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter adapter-babyai test train-demo poad-starts studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence textworld-proof leaderboards gallery figures docs-check boards site constraints lock clean

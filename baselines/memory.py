@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from baselines.distributed import fsdp
+from baselines.networks.lora import ADAPTER
 from baselines.networks.model import Model
 from baselines.networks.packing import VARLEN
 from baselines.recipe import SHIPPED, Recipe
@@ -85,7 +86,18 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int
         parts[SNAPSHOT] = _bytes(actor)
     if recipe.fsdp and processes > 1:
         parts = _sharded(parts, model, processes, plays=not recipe.generation.elsewhere)
-    return {**parts, **_working_memory(recipe, config.get_text_config(), kind, processes)}
+    copies = _adapters_copies(model.lm) / config.get_text_config().num_hidden_layers
+    return {**parts, **_working_memory(recipe, config.get_text_config(), kind, processes, copies)}
+
+
+def _adapters_copies(lm: torch.nn.Module) -> float:
+    """Returns the bytes per token of copies that peft makes of the inputs of adapted layers.
+
+    Its adapters are float32 also where the layer is not.
+    """
+    adapted = [module for module in lm.modules() if hasattr(module, "lora_A")]
+    weights = [(module.lora_A[ADAPTER].weight, module.base_layer.weight) for module in adapted]  # type: ignore
+    return 4.0 * sum(adapter.shape[1] for adapter, layer in weights if adapter.dtype != layer.dtype)
 
 
 def _bytes(tensors: Iterable[Tensor]) -> float:
@@ -108,8 +120,8 @@ def _sharded(parts: dict[str, float], model: Model, processes: int, plays: bool)
     }
 
 
-def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: int) -> dict[str, float]:
-    """Estimates the memory of forward and backward passes and of the rollout."""
+def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: int, copies: float) -> dict[str, float]:
+    """Estimates the memory of forward and backward passes and of the rollout. `copies`: of adapters, per layer."""
     width, layers = config.hidden_size, config.num_hidden_layers
     length = recipe.acting.context or config.max_position_embeddings
     rows = _rows_per_pass(recipe, processes)
@@ -117,7 +129,7 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     itemsize = torch.empty(0, dtype=kind).element_size()
     # What normalisations, projections and the gated feed-forward network of a layer keep for the
     # backward pass.
-    layer = (12 * width + 4 * config.intermediate_size) * itemsize
+    layer = (12 * width + 4 * config.intermediate_size) * itemsize + copies
     stored = layers * width * itemsize + layer if recipe.model.gradient_checkpointing else layers * layer
     # Only sampled positions reach the head. Their logits and the gradient of these have the model's
     # type.
@@ -137,7 +149,7 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     }
 
 
-def _teachers_pass(recipe: Recipe, config: Any, length: int, layer: int, itemsize: int, processes: int) -> float:
+def _teachers_pass(recipe: Recipe, config: Any, length: int, layer: float, itemsize: int, processes: int) -> float:
     """Returns the bytes of a layer and of the logits of the teacher's largest pass; its rows are turns."""
     if not recipe.config.advisor:
         return 0.0

@@ -1,10 +1,12 @@
 """Packs a trained adapter, plays its 100 held-out games, and writes its card and its board.
 
     python -m benchmarks.adapter runs/train/alfworld-smollm2 -o leaderboards/adapters/smollm2-alfworld
+    python -m benchmarks.adapter runs/train/babyai-smollm2 -o leaderboards/adapters/smollm2-babyai
 
 The folder gets the adapter's two files, `card.json` and `README.md`. The episodes of the adapter, its
 base model, the random player and the expert go to the board of the suite, where anyone can replay them.
-The base model plays fewer games, because it loses all of them and takes every turn to do so.
+The base model plays fewer games, because it loses all of them and takes every turn to do so. A run that
+was stopped within fine-tuning counts up to its last checkpoint, whose adapter is packed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envsuite.cache import write_atomically
 from harness.cli import eval as evaluation
@@ -22,8 +24,42 @@ from harness.lm import adapters
 from harness.stats.summary import Summary, percent
 from harness.suites import leaderboards
 
-SUITE = "alfworld-easy"
-BASE_GAMES = 10
+
+class Held(NamedTuple):
+    """The held-out games of a recipe's adapter."""
+
+    suite: str
+    base_games: int
+    """Games of the base model."""
+    games: str
+    """Name of the games on the card."""
+    made: str
+    """The command that makes the adapter."""
+    played: str
+    """The command that plays it."""
+    shared: str
+    """Likeness of held-out games and games of the training, in the words of the card."""
+
+
+HELD = {
+    "alfworld-smollm2": Held(
+        "alfworld-easy",
+        10,
+        "generated ALFWorld games",
+        "make adapter",
+        "make eval",
+        "their floor plans are those of the training games",
+    ),
+    "babyai-smollm2": Held(
+        "babyai-goto",
+        20,
+        "BabyAI's goto",
+        "make adapter-babyai",
+        "envsuite-eval -m leaderboards/adapters/smollm2-babyai -e suite:babyai-goto",
+        "rooms, objects and missions are drawn as in training",
+    ),
+}
+"""By the name of the recipe."""
 
 
 def pack(run: Path, folder: Path) -> None:
@@ -33,13 +69,15 @@ def pack(run: Path, folder: Path) -> None:
         shutil.copyfile(run / "adapter" / name, folder / name)
 
 
-def play(folder: Path, runs: Path) -> dict[str, Summary]:
+def play(folder: Path, held: Held, runs: Path) -> dict[str, Summary]:
     """Plays the suite, adds the runs to its board and returns the summary of each player."""
     base = adapters.read(folder).base
-    suite = ["--env", f"suite:{SUITE}", "--resume", "-o", str(runs)]
+    suite = ["--env", f"suite:{held.suite}", "--resume", "-o", str(runs)]
     evaluation.main(["--model", str(folder), *suite])
-    evaluation.main(["--model", base, "-n", str(BASE_GAMES), "--baselines", "none", *suite])
-    board = leaderboards.add(Path("leaderboards") / SUITE, sorted(file.parent for file in runs.rglob("results.jsonl")))
+    evaluation.main(["--model", base, "-n", str(held.base_games), "--baselines", "none", *suite])
+    board = leaderboards.add(
+        Path("leaderboards") / held.suite, sorted(file.parent for file in runs.rglob("results.jsonl"))
+    )
     return {model: summary for (_, _, model), summary in board.summaries.items()}
 
 
@@ -47,8 +85,10 @@ def training(run: Path, cpu_hours: float) -> dict[str, Any]:
     """Returns what a run's recipe and log say about the training."""
     record = json.loads((run / "recipe.json").read_text())
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    steps = [line for line in lines if line["kind"] == "sft"]
     recipe = record["recipe"]
+    steps = [line for line in lines if line["kind"] == "sft"]
+    if len(steps) < steps[-1]["steps"]:
+        steps = steps[: len(steps) - len(steps) % recipe["sft"]["train"]["save_every"]]
     return {
         "tasks": recipe["tasks"],
         "expert": recipe["sft"]["expert"],
@@ -76,12 +116,12 @@ def card(run: Path, folder: Path, summaries: dict[str, Summary], cpu_hours: floa
         "licence": "Apache-2.0",
         "recipe": f"baselines/recipes/{run.name}.toml",
         "training": training(run, cpu_hours),
-        "suite": SUITE,
+        "suite": HELD[run.name].suite,
         "success": {model: {**summary["success"], "turns": summary["turns"]} for model, summary in summaries.items()},
     }
 
 
-def page(folder: Path, content: dict[str, Any], summaries: dict[str, Summary]) -> str:
+def page(folder: Path, held: Held, content: dict[str, Any], summaries: dict[str, Summary]) -> str:
     """Returns the adapter's README."""
     trained = content["training"]
     games = f"{trained['episodes_learned']} games of `{trained['expert']}` on {' and '.join(trained['tasks'])}"
@@ -91,8 +131,8 @@ def page(folder: Path, content: dict[str, Any], summaries: dict[str, Summary]) -
     )
     return f"""# {folder.name}
 
-A LoRA adapter of {content["base"]} that plays generated ALFWorld games. `make eval` plays it,
-`make adapter` makes it, and [a page of the documentation](../../../docs/howto/adapters.md) explains both.
+A LoRA adapter of {content["base"]} that plays {held.games}. `{held.played}` plays it,
+`{held.made}` makes it, and [a page of the documentation](../../../docs/howto/adapters.md) explains both.
 `card.json` has the same facts for programs.
 
 | | |
@@ -105,7 +145,7 @@ A LoRA adapter of {content["base"]} that plays generated ALFWorld games. `make e
 | time | {trained["cpu_hours"]} CPU hours, {trained["threads"]} thread |
 
 Success on games of the suite `{content["suite"]}`, in percent with 95 % intervals. Their seeds are not
-trained on (split test); their floor plans are those of the training games.
+trained on (split test); {held.shared}.
 
 | player | success % [95 %] | turns |
 |---|--:|--:|
@@ -123,11 +163,14 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/adapter"), help="folder of the played runs")
     parser.add_argument("--cpu-hours", type=float, default=0.0, help="for a run whose log has no CPU times")
     args = parser.parse_args()
+    if args.run.name not in HELD:
+        parser.error(f"{args.run} is not a run of a recipe with held-out games: {', '.join(HELD)}")
+    held = HELD[args.run.name]
     pack(args.run, args.output)
-    summaries = play(args.output, args.runs)
+    summaries = play(args.output, held, args.runs / held.suite)
     content = card(args.run, args.output, summaries, args.cpu_hours)
     write_atomically(args.output / "card.json", json.dumps(content, indent=1) + "\n")
-    write_atomically(args.output / "README.md", page(args.output, content, summaries))
+    write_atomically(args.output / "README.md", page(args.output, held, content, summaries))
 
 
 if __name__ == "__main__":

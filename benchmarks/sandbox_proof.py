@@ -138,7 +138,7 @@ def write_page(journal: ResultJournal) -> tuple[str, int]:
     page = f"""\
 # Sandbox: all proofs
 
-From `make sandbox-proof`. Not run yet: {", ".join(missing) or "nothing"}.
+From `make sandbox-proof`. {f"Not run yet: {', '.join(missing)}" if missing else "Every part has been run"}.
 
 ## Tests and attacks, per user
 

@@ -28,7 +28,7 @@ from envsuite.envs.swegym import preflight
 from envsuite.envs.swegym.forked import plan as forked
 from envsuite.envs.swegym.generated import packages, suite, tasks
 from envsuite.envs.swegym.mined.library import mined_tasks
-from envsuite.envs.swegym.problems import GeneratedProblem
+from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers, local
 
@@ -128,7 +128,7 @@ def generated(driver: str, count: int, chosen: list[str]) -> Iterator[Cost]:
         files = packages.tree(task.package)
         cost = Cost(package, "generated", len(task.fail_to_pass) + len(task.pass_to_pass), len(task.fail_to_pass))
         try:
-            assert problem.judge(problem.gold(), SECONDS).resolved  # warm from here on
+            cost.forked = used_forks(problem)  # the sandboxes are warm from here on
             run = partial(suite.run, problem._pool(), task.package, files, seconds=SECONDS)
             take_turns(cost, count, run, partial(problem.judge, problem.gold(), SECONDS))
         finally:
@@ -152,7 +152,7 @@ def recorded(
         yield cost
 
 
-def used_forks(problem: published.PublishedProblem) -> bool:
+def used_forks(problem: RepairProblem) -> bool:
     """Returns True if the forks of a grading settled that the tests can fail."""
     results: list[bool] = []
     original = forked.confirms
@@ -163,7 +163,7 @@ def used_forks(problem: published.PublishedProblem) -> bool:
 
     forked.confirms = confirms  # type: ignore[assignment]
     try:
-        problem.judge(problem.gold(), SECONDS)
+        assert problem.judge(problem.gold(), SECONDS).resolved
     finally:
         forked.confirms = original
     return results == [True]

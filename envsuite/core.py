@@ -252,9 +252,7 @@ class TextEnv(gym.Env[str, str], ABC):
         raise NotImplementedError
 
     def random_command(self, rng: np.random.Generator) -> str:
-        """Returns a random player's command: an admissible one, or a sample of the action space if
-        they are unlimited.
-        """
+        """Returns a random player's command: an admissible one, or a sample of the action space without a list."""
         commands = self.admissible()
         return commands[int(rng.integers(len(commands)))] if commands else self.action_space.sample()
 
@@ -263,9 +261,7 @@ class TextEnv(gym.Env[str, str], ABC):
         return {}
 
     def metrics(self) -> dict[str, float]:
-        """Returns named numbers of the finished episode besides reward and success, e.g. a paper's own
-        return.
-        """
+        """Returns named numbers of the finished episode besides reward and success, e.g. a paper's own return."""
         return {}
 
     def artifacts(self) -> dict[str, Any]:
@@ -292,9 +288,7 @@ class TextEnv(gym.Env[str, str], ABC):
 
     @classmethod
     def needs_process(cls, settings: dict[str, Any]) -> bool:
-        """Returns True if the rollout must run an environment with these settings in a separate worker
-        process.
-        """
+        """Returns True if the rollout must run an environment with these settings in a worker process of its own."""
         return cls.isolate
 
     @classmethod
@@ -308,10 +302,7 @@ class TextEnv(gym.Env[str, str], ABC):
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
-        """Returns what a cluster node must provide besides a processor, by resource name: {"docker":
-
-        0.001}.
-        """
+        """Returns what a cluster node must provide besides a processor, by resource name: `{"docker": 0.001}`."""
         return {}
 
     @classmethod
@@ -321,9 +312,7 @@ class TextEnv(gym.Env[str, str], ABC):
 
     @classmethod
     def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Returns extra entries for the difficulty card of a task with these knobs, beyond those
-        measured by playing.
-        """
+        """Returns entries of the difficulty card of a task with these knobs, beyond those measured by playing."""
         return {}
 
     def get_state(self) -> Any:
@@ -337,9 +326,7 @@ class TextEnv(gym.Env[str, str], ABC):
         raise UsageError(f"{type(self).__name__} cannot restore a state: replay the commands from reset instead.")
 
     def snapshot(self) -> Any:
-        """Returns the complete state of the episode for `restore`: undo, search, branching into a
-        group.
-        """
+        """Returns the complete state of the episode for `restore`: undo, search, branching into a group."""
         own = (self.episode_seed, self.attempt, self.turn, self.success, self.progression, self._over, self._potential)
         return self._snapshot_key(), own, self._initial_remaining, self.get_state()
 
@@ -365,9 +352,7 @@ class TextEnv(gym.Env[str, str], ABC):
         return type(self).__name__, self._made_with
 
     def die(self) -> np.random.Generator:
-        """Returns the random generator of this turn and attempt; it does not depend on how a run was
-        interrupted.
-        """
+        """Returns the random generator of this turn and attempt; an interrupted and continued run has the same."""
         return np.random.default_rng([self.episode_seed, self.attempt, self.turn])
 
 

@@ -140,6 +140,8 @@ class GraphGPO(GroupConfig):
     graph_weight: NonNegative = 1.0
     merge: bool = False
     """Average the episode advantages over equal transitions of a group (SALT)."""
+    state: Literal["text", "commands"] = "text"
+    """text: turns with equal observations are in one state | commands: their admissible commands are equal too."""
     std: bool = True
     """Divide by the standard deviation of the group and of the turns with the same state."""
     kl_coef: NonNegative = 0.01

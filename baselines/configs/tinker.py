@@ -66,7 +66,7 @@ def validate(recipe: Any) -> None:
         what = "needs a critic" if recipe.config.needs_critic else "plays no games"
         raise UsageError(
             f"backend = 'tinker' trains a policy by the log-probs of its tokens, and {recipe.algorithm} {what}: use "
-            "grpo, rloo, gigpo, hgpo, graphgpo or gagpo."
+            "grpo, rloo, gigpo, hgpo, graphgpo, gagpo or sdar."
         )
     for key, (only, why) in UNSUPPORTED.items():
         value = recipe

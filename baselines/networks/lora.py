@@ -1,8 +1,9 @@
-"""LoRA adapters: adding them to a model, and merging them into plain weights for a checkpoint."""
+"""LoRA adapters: adding a new one to a model, continuing a published one, and merging for a checkpoint."""
 
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from baselines.configs import ModelConfig
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
+from harness.lm import adapters, model_files
 
 ADAPTER = "default"
 """peft's name of a model's only adapter."""
@@ -46,6 +48,45 @@ def add_adapter(lm: Any, config: ModelConfig) -> Any:
         if type(module) is Linear:
             module.__class__ = FusedLinear
     return adapted
+
+
+def continued(config: ModelConfig) -> adapters.Adapter | None:
+    """Returns the adapter that LoRA training continues: the one in the folder `config.name`. None for another
+    model and for training of all weights. Raises UsageError for settings that are not the adapter's."""
+    source = model_files.resolve(config.name)
+    if not config.lora_rank or source.kind != "adapter":
+        return None
+    adapter = adapters.read(Path(source.where))
+    if adapter.scaling != adapter.alpha / adapter.rank:
+        raise UsageError(
+            f"The adapter in {config.name} has use_rslora = true, which training does not continue: set "
+            "model.lora_rank = 0 to train all weights of the merged model."
+        )
+    settings = {"rank": config.lora_rank, "alpha": config.lora_alpha, "targets": sorted(config.lora_targets)}
+    of_adapter = {"rank": adapter.rank, "alpha": adapter.alpha, "targets": list(adapter.targets)}
+    for name, value in settings.items():
+        own = of_adapter[name]
+        if value != own:
+            raise UsageError(
+                f"model.lora_{name} = {value}, and the adapter in {config.name} has {own}: set model.lora_{name} = "
+                f"{own} to train the adapter on, or model.lora_rank = 0 to train all weights of the merged model."
+            )
+    return adapter
+
+
+@torch.no_grad()
+def fill_adapter(lm: Any, adapter: adapters.Adapter) -> None:
+    """Writes the matrices of a published adapter into `lm`'s. Raises DataError if they do not fit."""
+    layers = {name: layer for name, layer in lm.get_base_model().named_modules() if hasattr(layer, "get_delta_weight")}
+    pairs = adapters.pairs(adapter)
+    for name in sorted(layers.keys() | pairs.keys()):
+        if name not in layers or name not in pairs:
+            raise adapters.misfit(adapter, name)
+        for module, tensor in zip((layers[name].lora_A, layers[name].lora_B), pairs[name], strict=True):
+            weight = module[ADAPTER].weight
+            if weight.shape != tensor.shape:
+                raise adapters.misfit(adapter, name)
+            weight.copy_(tensor)
 
 
 @torch.no_grad()

@@ -24,13 +24,15 @@ from baselines.distributed import fsdp
 from baselines.networks.compiled import CompiledBlocks
 from baselines.networks.critic import Critic
 from baselines.networks.logprobs import allowed_logprobs, token_logprobs
-from baselines.networks.lora import ADAPTER, add_adapter, merged_state, merged_weight
+from baselines.networks.lora import ADAPTER, add_adapter, continued, fill_adapter, merged_state, merged_weight
 from baselines.networks.masters import MasterWeights
 from baselines.networks.packing import check_packing
 from baselines.networks.prefix_sharing import (
     DistinctRows,
     distinct_rows,
     enable_checkpointing,
+    joined,
+    passes,
     read_head,
     set_checkpointing,
 )
@@ -55,6 +57,8 @@ class Model:
         self.sharded = False
         """True if processes hold a share of the weights each, and must take the same forward
         passes."""
+        self.adapter_base = ""
+        """Base model of the adapter that training continues; "" if the adapter is new."""
         width = lm.config.get_text_config().hidden_size
         self.critic: Critic | None = None
         self.target: Critic | None = None
@@ -75,7 +79,8 @@ class Model:
 
     @classmethod
     def load(cls, config: ModelConfig) -> Model:
-        """Loads the model of a name, as `envsuite-eval` resolves it. Raises UsageError for float16."""
+        """Loads the model of a name, as `envsuite-eval` resolves it. LoRA training of an adapter's folder continues
+        the adapter. Raises UsageError for float16."""
         from harness.policies.hf import load, pick_device, pick_dtype
 
         dtype = config.dtype
@@ -85,8 +90,14 @@ class Model:
                     f"model.dtype = {dtype!r} needs loss scaling, which is not done: set bfloat16 or float32."
                 )
             dtype = "float32"
-        lm, tokenizer = load(config.name, config.device, dtype, config.attention)
-        return cls(lm, tokenizer, config)
+        adapter = continued(config)
+        lm, tokenizer = load(config.name, config.device, dtype, config.attention, merged=adapter is None)
+        model = cls(lm, tokenizer, config)
+        if adapter is not None:
+            fill_adapter(model.lm, adapter)
+            model.adapter_base = adapter.base
+            model.start_critic()
+        return model
 
     # ---- Forward passes ----
 
@@ -127,7 +138,7 @@ class Model:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
         rows = self._rows(ids, valid, sampled)
         if critic.trunk is None:
-            return rows.spread(critic.of_features(self._reference_pass(rows, logits=False)[0])).cpu()
+            return rows.spread(critic.of_features(self._reference_pass(rows, None)[0])).cpu()
         set_checkpointing(critic.trunk, self.config.gradient_checkpointing and torch.is_grad_enabled())
         with self._compiled_trunk.active() if critic is self.critic else contextlib.nullcontext():
             return rows.spread(critic(rows)).cpu()
@@ -153,9 +164,9 @@ class Model:
     ) -> Tensor:
         """Returns the log-probs of the reference, like `logprobs`. [B, L]"""
         rows = self._rows(ids, valid, sampled if allowed is None else allowed.index > 0, allowed)
-        _, logits = self._reference_pass(rows, logits=True)
-        assert logits is not None
-        return rows.spread(_normalised(logits, rows, temperature)[0]).cpu()
+        _, logprobs = self._reference_pass(rows, temperature)
+        assert logprobs is not None
+        return rows.spread(logprobs).cpu()
 
     @torch.no_grad()
     def reference_features(
@@ -173,19 +184,24 @@ class Model:
         One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
         """
         rows = self._rows(ids, valid, sampled, allowed)
-        hidden, logits = self._reference_pass(rows, logprobs)
+        hidden, scores = self._reference_pass(rows, temperature if logprobs else None)
         row, column = sampled[:, 1:].nonzero(as_tuple=True)
         numbers = rows.spread(torch.arange(len(rows.row), device=self.device)).cpu()
         features = hidden.cpu()[numbers[row, column + 1]]
-        if logits is None:
-            return torch.zeros(ids.shape), features
-        return rows.spread(_normalised(logits, rows, temperature)[0]).cpu(), features
+        return torch.zeros(ids.shape) if scores is None else rows.spread(scores).cpu(), features
 
     @torch.no_grad()
-    def _reference_pass(self, rows: DistinctRows, logits: bool) -> tuple[Tensor, Tensor | None]:
+    def _reference_pass(self, rows: DistinctRows, temperature: float | None) -> tuple[Tensor, Tensor | None]:
+        """Returns hidden states [P, H] and log-probs [P] at the positions of `rows`; None: no log-probs."""
+        hidden, scores = [], []
         with self.reference.active() as lm:
             set_checkpointing(lm, False)
-            return read_head(lm, rows, logits)
+            for part in passes(lm, rows):
+                states, logits = read_head(lm, part, temperature is not None)
+                hidden.append(states)
+                if logits is not None and temperature is not None:
+                    scores.append(_normalised(logits, part, temperature)[0])
+        return joined(hidden), joined(scores) if scores else None
 
     # ---- Weights ----
 
@@ -293,7 +309,7 @@ class Model:
         """
         with model_files.quiet():
             if adapter:
-                self.lm.peft_config[ADAPTER].base_model_name_or_path = self.config.name
+                self.lm.peft_config[ADAPTER].base_model_name_or_path = self.adapter_base or self.config.name
                 self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
             lm = self.lm if weights is None else self._unsharded(weights)
@@ -364,10 +380,16 @@ def _named(names: list[str], weights: MasterWeights) -> dict[str, Tensor]:
 
 def actor_logprobs(lm: Any, rows: DistinctRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
     """Returns log-probs and entropies at the positions of `rows`, in main memory. [B, L], [B, L]"""
+    numbers = [_read_numbers(lm, part, temperature, entropy_gradient) for part in passes(lm, rows)]
+    logprobs, entropy = (joined(list(parts)) for parts in zip(*numbers, strict=True))
+    return rows.spread(logprobs).cpu(), rows.spread(entropy).cpu()
+
+
+def _read_numbers(lm: Any, rows: DistinctRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    """Returns log-probs and entropies [P] from one forward pass."""
     _, logits = read_head(lm, rows)
     assert logits is not None
-    logprobs, entropy = _normalised(logits, rows, temperature, entropy_gradient)
-    return rows.spread(logprobs).cpu(), rows.spread(entropy).cpu()
+    return _normalised(logits, rows, temperature, entropy_gradient)
 
 
 def _normalised(

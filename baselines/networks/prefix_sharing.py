@@ -8,6 +8,7 @@ gradients add up, so that results do not change.
 `distinct_rows` removes duplicate rows and lists the positions to read. `read_head` runs a causal
 language model and returns hidden states and logits at these positions, `read_trunk` a model without
 head. With `packing` the rest of the rows is packed without padding (`baselines.networks.packing`).
+On a CPU, `passes` divides rows that begin alike or are alike in length into passes of their own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
@@ -29,6 +31,8 @@ from harness.lm.cache import can_reuse
 
 MIN_PREFIX = 16
 """Shortest shared prefix, in tokens, that is worth a separate pass."""
+PASS_TOKENS = 64
+"""Tokens that a further pass must save on a CPU. Other devices are faster with few large passes."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,20 @@ class DistinctRows:
         -> [B, L]"""
         out = x.new_zeros(self.ids.shape)
         return out.index_put((self.row, self.column + 1), x)[self.source]
+
+    def part(self, start: int, end: int) -> DistinctRows:
+        """Returns the rows from `start` to before `end`, without columns in which all of them are padding."""
+        width = int(self.valid[start:end].sum(1).max())
+        inside = (self.row >= start) & (self.row < end)
+        return DistinctRows(
+            ids=self.ids[start:end, :width],
+            valid=self.valid[start:end, :width],
+            row=self.row[inside] - start,
+            column=self.column[inside],
+            source=torch.arange(end - start, device=self.ids.device),
+            sets=None if self.sets is None else self.sets[inside],
+            packing=self.packing,
+        )
 
 
 def distinct_rows(
@@ -98,10 +116,52 @@ def shared_prefix(rows: DistinctRows) -> int:
     return length if length >= MIN_PREFIX else 0
 
 
+def passes(module: Any, rows: DistinctRows) -> list[DistinctRows]:
+    """Divides rows into forward passes that compute the fewest tokens; their positions keep the order of `rows`.
+
+    Rows of one game share more than rows of all games do, and rows alike in length need little padding.
+    """
+    if len(rows.ids) < 2 or rows.packing or rows.ids.device.type != "cpu" or _is_single(module):
+        return [rows]
+    ends = _cheapest_ends(rows)
+    return [rows.part(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _cheapest_ends(rows: DistinctRows) -> list[int]:
+    """Returns where each pass ends, if every pass takes rows next to each other.
+
+    `distinct_rows` sorts rows by their tokens, so that rows which begin alike are next to each other.
+    """
+    ids, valid = rows.ids, rows.valid
+    alike = ((ids[1:] == ids[:-1]) & valid[1:] & valid[:-1]).long().cumprod(1).sum(1).numpy()
+    lengths = valid.sum(1).numpy()
+    readable = torch.full((len(ids),), ids.shape[1]).scatter_reduce(0, rows.row, rows.column, "amin").numpy()
+    cost, before = [0.0], [0]
+    for end in range(1, len(ids) + 1):  # `start` runs from `end - 1` down to 0
+        last = slice(end - 1, None, -1)
+        shared = np.concatenate([lengths[end - 1 : end], alike[: end - 1][::-1]])
+        prefix = np.minimum.accumulate(np.minimum(readable[last], shared))
+        prefix = np.where((prefix < MIN_PREFIX) | (np.arange(end) == 0), 0, prefix)
+        suffixes = np.arange(1, end + 1) * (np.maximum.accumulate(lengths[last]) - prefix)
+        totals = np.array(cost[::-1]) + prefix + suffixes + PASS_TOKENS
+        best = int(totals.argmin())
+        cost.append(float(totals[best]))
+        before.append(end - 1 - best)
+    ends = [len(ids)]
+    while before[ends[-1]]:
+        ends.append(before[ends[-1]])
+    return ends[::-1]
+
+
 def read_trunk(trunk: Any, rows: DistinctRows) -> Tensor:
     """Returns the last hidden states of a model without head at the positions of `rows`. [P, H]"""
-    output, places = _forward(trunk, rows, {})
-    return output.last_hidden_state[places.row, places.column]
+    outputs = [_forward(trunk, part, {}) for part in passes(trunk, rows)]
+    return joined([output.last_hidden_state[places.row, places.column] for output, places in outputs])
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """Joins the results of passes, without a copy if there is only one."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def read_head(lm: Any, rows: DistinctRows, logits: bool = True) -> tuple[Tensor, Tensor | None]:
@@ -150,11 +210,8 @@ def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], places: _
     """Runs `module` and returns its output with the places of the positions to read."""
     places = places or _Places()
     kernel = getattr(module.config, "_attn_implementation", "")
-    # A pass for the prefix would be one more than other processes take where the model is sharded
-    # over them, and kernels that find packed sequences by their positions find none behind a cache.
-    # Behind a cache a compiled block depends on its number: every layer would be compiled by itself.
-    alone = is_checkpointed(module) or is_compiled(module) or is_sharded(module) or not can_reuse(module.config)
-    first = 0 if alone or (rows.packing and kernel in VARLEN) else shared_prefix(rows)
+    # Kernels that find packed sequences by their positions find none behind a cache.
+    first = 0 if _is_single(module) or (rows.packing and kernel in VARLEN) else shared_prefix(rows)
     if rows.packing:
         lengths = rows.valid.sum(1).tolist()
         layout = lay_out(rows.ids, lengths, rows.row, rows.column, first, kernel, module.dtype)
@@ -169,6 +226,15 @@ def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], places: _
     places.begin(layout)
     output = module(**layout.options(), past_key_values=cache, use_cache=cache is not None, **options)
     return output, places
+
+
+def _is_single(module: Any) -> bool:
+    """Returns True if a module must take all rows in one pass without a cache.
+
+    A further pass would be one more than other processes take where the model is sharded over them. Behind a cache
+    a compiled block depends on its number: every layer would be compiled by itself.
+    """
+    return is_checkpointed(module) or is_compiled(module) or is_sharded(module) or not can_reuse(module.config)
 
 
 def is_checkpointed(module: nn.Module) -> bool:

@@ -4,7 +4,8 @@
 
 A line is the mean over seeds of the success rate of an update's training episodes, the band its 95
 % interval (Student's t over seeds). Runs of the plan that are not in the records are listed as not
-run. A plan with factors has a picture and a table for each section (`baselines.studies.factorial`).
+run. Pairs that a plan names in `pairs` are compared by seed (`baselines.studies.contrasts`). A plan with
+factors has a picture and a table for each section (`baselines.studies.factorial`).
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from baselines.studies import factorial
+from baselines.studies import contrasts, factorial
 from envsuite.cache import write_atomically
 from harness import cli
 from harness.stats.intervals import student
-from harness.suites.training_studies import plan_of, read, seeds
+from harness.suites.training_studies import plan_of, seeds, stored_runs
 
-COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b")
+COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b", "#17a2b8", "#444444", "#e377c2")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 """The picture and its margins, in pixels."""
 LEAST = 3
 """Runs from which on a curve has a band."""
+LEAST_OF_SECTION = 5
+"""The same where many methods share a picture: wider bands would hide its lines."""
+FEW = 3
+"""Curves up to which their names are inside the picture; more have them beside it, and paler bands."""
+NAMES = 96
+"""Width of the names beside a picture, in pixels."""
 POINTS = 60
 """Points of a curve, over the steps that all its seeds have played."""
 COLUMNS = (
@@ -51,13 +58,13 @@ class LearningCurve(NamedTuple):
     high: Any
 
 
-def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
-    """Returns the curve of one setting. Seeds have played different numbers of steps and are
-    interpolated at common ones."""
+def curve(runs: Sequence[dict[str, Any]], least: int = LEAST) -> LearningCurve:
+    """Returns the curve of one setting, with a band from `least` runs on. Seeds have played different numbers
+    of steps and are interpolated at common ones."""
     per_seed = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
     grid = np.linspace(max(x[0] for x, _ in per_seed), min(x[-1] for x, _ in per_seed), POINTS)
     columns = zip(*(np.interp(grid, x, y) for x, y in per_seed), strict=True)
-    if len(runs) < LEAST:  # the interval of two runs is nearly everything: a line without a band
+    if len(runs) < least:  # the interval of two runs is nearly everything: a line without a band
         mean = np.array([sum(column) / len(column) for column in columns])
         return LearningCurve(grid, mean, mean, mean)
     bounds = np.array([student(column)[:3] for column in columns])
@@ -76,15 +83,17 @@ def steps_to(run: dict[str, Any], share: float) -> float:
 
 def picture(curves: dict[str, LearningCurve]) -> str:
     """Returns an SVG with the curves of all settings."""
+    few = len(curves) <= FEW
+    width, opacity = (WIDTH, 0.15) if few else (WIDTH + NAMES, 0.07)
     longest = max(float(c.steps[-1]) for c in curves.values())
 
     def point(x: float, y: float) -> str:
         return f"{LEFT + x / longest * (WIDTH - LEFT - 12):.1f},{TOP + (1 - y) * (HEIGHT - TOP - BOTTOM):.1f}"
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" '
         'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<rect width="{width}" height="{HEIGHT}" fill="white"/>',
     ]
     for share in (0, 0.25, 0.5, 0.75, 1):
         left, right = point(0, share), point(longest, share)
@@ -94,17 +103,19 @@ def picture(curves: dict[str, LearningCurve]) -> str:
     for quarter in range(5):
         x, y = point(longest * quarter / 4, 0).split(",")
         label = f"{longest * quarter / 4:,.0f}"
-        parts.append(f'<text x="{x}" y="{float(y) + 16}" text-anchor="middle">{label}</text>')
+        anchor = "end" if quarter == 4 else "middle"  # the last label would leave the picture
+        parts.append(f'<text x="{x}" y="{float(y) + 16}" text-anchor="{anchor}">{label}</text>')
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">environment steps</text>')
     for colour, c in zip(itertools.cycle(COLOURS), curves.values(), strict=False):
         upper = [point(x, y) for x, y in zip(c.steps, c.high, strict=True)]
         lower = [point(x, y) for x, y in zip(c.steps, c.low, strict=True)]
-        parts.append(f'<polygon points="{" ".join(upper + lower[::-1])}" fill="{colour}" fill-opacity="0.15"/>')
+        parts.append(f'<polygon points="{" ".join(upper + lower[::-1])}" fill="{colour}" fill-opacity="{opacity}"/>')
         line = " ".join(point(x, y) for x, y in zip(c.steps, c.mean, strict=True))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
     for row, (colour, name) in enumerate(zip(itertools.cycle(COLOURS), curves, strict=False)):
         y_text = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
-        parts.append(f'<text x="{WIDTH - 20}" y="{y_text}" text-anchor="end" fill="{colour}">{escape(name)}</text>')
+        place = f'x="{WIDTH - 20}" y="{y_text}" text-anchor="end"' if few else f'x="{WIDTH}" y="{y_text}"'
+        parts.append(f'<text {place} fill="{colour}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -119,12 +130,11 @@ def rendered(folder: Path) -> dict[str, str]:
 
 def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
     """Returns the files of a plan with factors."""
-    runs = read(folder / "runs.jsonl")
+    runs = stored_runs(folder, plan)
     files: dict[str, str] = {}
     planned = len(plan["variants"]) * plan["seeds"]
-    lines = [f"# {plan['title']}", "", f"{len(runs)} of {planned} runs of the plan were run.", ""]
-    if runs:
-        lines += [*_about(runs[0])[:1], ""]
+    heading = plan.get("title") or plan["recipe"]
+    lines = [f"# {heading}", "", f"{len(runs)} of {planned} runs of the plan were run.", ""]
     for title, section in factorial.sections(plan):
         by_method = factorial.runs_of(plan, runs, section)
         lines += [f"## {title}", ""]
@@ -132,11 +142,13 @@ def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
             lines += ["Not run yet.", ""]
             continue
         name = f"curves-{title.replace(' ', '-')}.svg"
-        files[name] = picture({method: curve(of_method) for method, of_method in by_method.items()})
+        files[name] = picture({method: curve(of_method, LEAST_OF_SECTION) for method, of_method in by_method.items()})
         lines += [
+            _about(next(iter(by_method.values()))[0])[0],
+            "",
             f"![learning curves]({name})",
             "",
-            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST} there is none.",
+            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST_OF_SECTION} there is none.",
             "",
         ]
         lines += [*factorial.tables(plan, by_method), ""]
@@ -150,7 +162,7 @@ def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
     """Returns the README of a study of one setting, and its curves. Raises DataError if the folder holds
     no plan."""
     plan = plan_of(folder)
-    runs = read(folder / "runs.jsonl")
+    runs = stored_runs(folder, plan)
     by_value = {value: [run for run in runs if run["variant"] == value] for value in plan["variants"]}
     curves = {value: curve(of_value) for value, of_value in by_value.items() if of_value}
     lines = [
@@ -161,6 +173,7 @@ def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
         "|" + "---|" * (len(COLUMNS) + 1),
         *(_row(value, of_value, plan["seeds"]) for value, of_value in by_value.items()),
         "",
+        *contrasts.table(plan, by_value),
         _missing(by_value, seeds(plan)),
         "",
         *_commands(folder, plan),
@@ -244,7 +257,7 @@ def index(parent: Path) -> str:
     ]
     for folder in studies(parent):
         plan = plan_of(folder)
-        ran, planned = len(read(folder / "runs.jsonl")), plan["seeds"] * len(plan["variants"])
+        ran, planned = len(stored_runs(folder, plan)), plan["seeds"] * len(plan["variants"])
         state = f"{ran} of {planned}" if ran else f"not run ({planned})"
         title = plan.get("title") or plan["recipe"]
         values = [", ".join(levels) for levels in plan.get("factors", {"": plan["variants"]}).values()]

@@ -28,7 +28,7 @@ LAST = 5
 """Updates at the end of a run whose mean is the final value."""
 
 
-class Difference(NamedTuple):
+class MethodDifference(NamedTuple):
     """The difference of two methods in a measure."""
 
     over_starts: Interval
@@ -50,6 +50,17 @@ def _last(run: Run, key: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
+def _first(run: Run, key: str) -> float:
+    """Returns the first value of a number that updates without a policy step lack."""
+    return float(next((update[key] for update in run["updates"] if key in update), math.nan))
+
+
+def _policy_steps(run: Run) -> float:
+    """Returns the policy steps of a run; NaN for records that do not count them."""
+    taken = [update["policy_steps"] for update in run["updates"] if "policy_steps" in update]
+    return sum(taken) if taken else math.nan
+
+
 def by_unit(runs: Sequence[Run], outer: str | None, levels: dict[str, dict[str, str]]) -> dict[Unit, Run]:
     """Returns runs by start and seed; without `outer` the seed is the start. `levels` has those of each variant."""
     return {(levels[run["variant"]].get(outer or "", str(run["seed"])), run["seed"]): run for run in runs}
@@ -63,10 +74,10 @@ def over_starts(values: dict[Unit, float]) -> Interval:
     return student([sum(group) / len(group) for group in grouped.values()])
 
 
-def difference(first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure) -> Difference | None:
+def difference(first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure) -> MethodDifference | None:
     """Returns first minus second over the starts and seeds that both have; None if there are none."""
     pairs = {unit: measure(first[unit]) - measure(second[unit]) for unit in first if unit in second}
-    return Difference(over_starts(pairs), student(list(pairs.values()))) if pairs else None
+    return MethodDifference(over_starts(pairs), student(list(pairs.values()))) if pairs else None
 
 
 def sections(plan: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
@@ -118,7 +129,6 @@ def _row(name: str, units: dict[Unit, Run]) -> str:
         return sum(map(measure, runs)) / len(runs)
 
     updates = sum(len(run["updates"]) for run in runs)
-    taken = sum(update.get("policy_steps", math.nan) for run in runs for update in run["updates"])
     cells_of_row = (
         str(len(runs)),
         str(len({start for start, _ in units})),
@@ -126,8 +136,8 @@ def _row(name: str, units: dict[Unit, Run]) -> str:
         _bounded(over_starts({unit: area(run) for unit, run in units.items()})),
         _bounded(over_starts({unit: final(run) for unit, run in units.items()})),
         f"{mean(lambda run: _last(run, 'explained_variance')):.2f}",
-        f"{mean(lambda run: float(run['updates'][0]['entropy'])):.2f} -> {mean(lambda run: _last(run, 'entropy')):.2f}",
-        f"{taken / len(runs):.0f} in {updates / len(runs):.0f} updates",
+        f"{mean(lambda run: _first(run, 'entropy')):.2f} -> {mean(lambda run: _last(run, 'entropy')):.2f}",
+        f"{mean(_policy_steps):.0f} in {updates / len(runs):.0f} updates",
         f"{mean(lambda run: float(run['cpu_seconds'])):.0f}",
     )
     return f"| {name} | {' | '.join(cells_of_row)} |"

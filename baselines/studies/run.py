@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from baselines import recipe as recipes
+from envsuite.cache import write_atomically
 from envsuite.errors import UsageError
 from envsuite.escaping import public_url
 from harness import cli
-from harness.suites.training_studies import append, cells, lock, plan_of, read, seeds
+from harness.suites.training_studies import append, cells, lock, plan_of, seeds, stored_runs
 
 if TYPE_CHECKING:
     from baselines.collection.env_cache import EnvCache
@@ -79,7 +80,8 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     plans = _plans(args)
-    for _, plan in plans:  # report a fault before anything runs
+    for folder, plan in plans:  # report a fault before anything runs
+        stored_runs(folder, plan)
         for cell in cells(plan):
             recipes.load(recipes.find(plan["recipe"]), cell.settings)
     deadline = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
@@ -91,7 +93,7 @@ def _main(argv: Sequence[str] | None) -> int:
         for folder, plan in plans:
             folder.mkdir(parents=True, exist_ok=True)
             if args.vary is not None:
-                (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
+                write_atomically(folder / "plan.json", json.dumps(plan, indent=2) + "\n")
             if not run(folder, plan, deadline, train, args.keep):
                 print(f"{args.minutes:g} minutes are over: the remaining runs were not run")
                 break
@@ -103,7 +105,11 @@ def _main(argv: Sequence[str] | None) -> int:
 def _plans(args: argparse.Namespace) -> list[Plan]:
     """Returns the plans of the named folders, or one made from the arguments. Raises UsageError for
     a mixture."""
+    if args.seeds is not None and args.seeds < 1:
+        raise UsageError(f"--seeds cannot be {args.seeds}: it is at least 1.")
     if args.vary is None:
+        if missing := [word for word in args.recipe if not Path(word).exists()]:
+            raise UsageError(f"{missing[0]} is no folder with a plan.json: name folders of studies, or give --vary.")
         plans = [(Path(word), plan_of(Path(word))) for word in args.recipe if Path(word, "plan.json").exists()]
         if not plans:
             raise UsageError("Say what is compared, --vary KEY=A,B, or name folders that hold a plan.json.")
@@ -114,6 +120,12 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
     if not equals or not values or len(args.recipe) > 1:
         raise UsageError(f"--vary takes KEY=A,B and one recipe, not {args.vary!r} and {' '.join(args.recipe)}.")
     folder = args.output_dir or Path("leaderboards/training") / recipes.find(args.recipe[0]).stem
+    if (folder / "plan.json").exists():
+        stored = plan_of(folder)
+        if (stored["recipe"], stored["vary"]) != (args.recipe[0], key):
+            raise UsageError(
+                f"{folder} holds the study of {stored['vary']} with {stored['recipe']}: choose another --output-dir."
+            )
     plan: dict[str, Any] = {
         "title": args.title,
         "recipe": args.recipe[0],
@@ -132,16 +144,15 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
 
 
 def run(folder: Path, plan: dict[str, Any], deadline: float, train: Train, keep: Path | None = None) -> bool:
-    """Runs what the plan still lacks and returns True if all was run; begins nothing after
-    `deadline` (time.monotonic).
+    """Runs what the plan still lacks and returns False if the time was over before; begins nothing after
+    `deadline` (time.monotonic). Leaves out what other processes are running.
 
     `train` is `one_run` with its environments; `keep` is a folder for the trained models, which are
     deleted without it.
     """
-    records = folder / "runs.jsonl"
 
     def done() -> set[tuple[str, int]]:
-        return {(record["variant"], record["seed"]) for record in read(records)}
+        return {(record["variant"], record["seed"]) for record in stored_runs(folder, plan)}
 
     for seed in seeds(plan):  # seed by seed, so that the runs done by the deadline are comparable
         for cell in cells(plan):
@@ -155,9 +166,12 @@ def run(folder: Path, plan: dict[str, Any], deadline: float, train: Train, keep:
                 model = keep / f"{folder.name}-{cell.variant.replace(' ', '-')}-{seed}" if keep else None
                 settings = {**cell.settings, "seed": str(seed)}
                 record = train(recipes.find(plan["recipe"]), settings, cell.variant, model)
-                append(records, record)
+                append(folder / "runs.jsonl", {**record, "settings": cell.settings})
                 success, seconds = record["updates"][-1]["success"], record["cpu_seconds"]
                 print(f"{cell.variant}  seed {seed}: success {success:.2f} after {seconds:.0f} s", flush=True)
+    planned = {(cell.variant, seed) for seed in seeds(plan) for cell in cells(plan)}
+    if others := len(planned - done()):
+        print(f"{folder}: {others} of {len(planned)} runs are still run by other processes; repeat the command later")
     return True
 
 

@@ -117,7 +117,7 @@ def _with_agents(model: str, words: Sequence[str]) -> str:
     players = {1: model}
     for word in words:
         number, equals, player = word.partition("=")
-        if not (equals and player and number.isdecimal()) or int(number) in players:
+        if not (equals and player and number.isdecimal()) or int(number) < 2 or int(number) in players:
             raise UsageError(f"--agent takes N=MODEL, a number from 2 and its player, each number once, not {word!r}.")
         players[int(number)] = player
     if sorted(players) != list(range(1, len(players) + 1)):

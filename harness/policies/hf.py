@@ -243,10 +243,15 @@ def end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def load(
-    model: str, device: str, dtype: str, attention: str = "sdpa", say: Callable[[str], None] = lambda line: None
+    model: str,
+    device: str,
+    dtype: str,
+    attention: str = "sdpa",
+    say: Callable[[str], None] = lambda line: None,
+    merged: bool = True,
 ) -> tuple[Any, Any]:
-    """Loads a model by name, with a LoRA adapter merged; returns (network in evaluation mode,
-    tokenizer). Never runs code from the model's files.
+    """Loads a model by name, with a LoRA adapter `merged` or left out; returns (network in evaluation
+    mode, tokenizer). Never runs code from the model's files.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -264,7 +269,7 @@ def load(
             network: Any = AutoModelForCausalLM.from_pretrained(
                 path, dtype=kind, attn_implementation=attention, trust_remote_code=False
             )
-        if source.kind == "adapter":
+        if source.kind == "adapter" and merged:
             adapters.merge(network, adapters.read(Path(source.where)))
         return network.to(place).eval(), tokenizer
     except EnvsuiteError:

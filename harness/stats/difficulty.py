@@ -3,7 +3,7 @@
     rows = records.read_results(Path("runs/.../results.jsonl"))
     results = ((row["labels"]["instance"], row["success"]) for row in rows)
     ladder = by_difficulty(results, levels=4)
-    curriculum = Curriculum(ladder=ladder)  # envsuite.envs.alfworld.curriculum
+    curriculum = Curriculum(ladder)  # harness.stats.curriculum
 
 Each level is a dictionary of knobs, as `envsuite.make(task, **level)` takes them.
 """

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,16 +47,67 @@ def plan_of(folder: Path) -> dict[str, Any]:
     """Returns the plan of a study. Raises DataError if the folder holds none."""
     try:
         plan: dict[str, Any] = read_json(folder / "plan.json")
+        _check(plan)
         if "factors" in plan:
             plan["vary"] = ", ".join(plan["factors"])
             plan["variants"] = [cell.variant for cell in cells(plan)]
-        for key in ("recipe", "vary", "variants", "seeds", "set"):
-            plan[key]
-    except (DataError, ValueError, LookupError, TypeError) as error:
+    except (DataError, ValueError, TypeError) as error:
         raise DataError(
-            f"{folder} is not a study ({error}): write one with python -m baselines.studies.run."
+            f"{folder} is not a study ({error}): correct its plan.json, or write one with "
+            "python -m baselines.studies.run."
         ) from error
     return plan
+
+
+def _check(plan: Any) -> None:
+    """Raises ValueError with the field of a plan that is missing or names what the plan does not have."""
+    if not isinstance(plan, dict):
+        raise ValueError("its plan.json is not an object")
+    factors = plan.get("factors")
+    needed = ("recipe", "seeds", "set", *(("vary", "variants") if factors is None else ("compare",)))
+    if missing := [name for name in needed if name not in plan]:
+        raise ValueError(f"field {missing[0]!r} is missing")
+    first = plan.get("first_seed", 0)
+    if type(plan["seeds"]) is not int or type(first) is not int or plan["seeds"] < 1 or first < 0:
+        raise ValueError(f"'seeds' and 'first_seed' are whole numbers from 1 and 0, not {plan['seeds']!r}, {first!r}")
+    if not _are_settings(plan["set"]):
+        raise ValueError("field 'set' is not an object of texts")
+    if factors is not None:
+        _check_factors(plan, factors)
+    elif not isinstance(plan["variants"], list) or not all(isinstance(value, str) for value in plan["variants"]):
+        raise ValueError("field 'variants' is not a list of texts")
+    compared = list(plan["variants"] if factors is None else factors[plan["compare"]])
+    for pair in plan.get("pairs", []):
+        if not isinstance(pair, list) or len(pair) != 2 or any(name not in compared for name in pair):
+            raise ValueError(f"{pair!r} of 'pairs' is not two of {', '.join(compared)}")
+
+
+def _check_factors(plan: dict[str, Any], factors: Any) -> None:
+    """Raises ValueError for a plan of several factors, as `_check` does."""
+    if not isinstance(factors, dict) or not all(
+        isinstance(levels, dict) and levels and all(map(_are_settings, levels.values())) for levels in factors.values()
+    ):
+        raise ValueError("field 'factors' is not an object of levels with their settings")
+    compare, outer, rules = plan["compare"], plan.get("outer"), plan.get("where", [])
+    if compare not in factors or outer not in (None, *factors) or compare == outer:
+        raise ValueError(f"'compare' and 'outer' are two of {', '.join(factors)}, not {compare!r} and {outer!r}")
+    if not isinstance(rules, list) or not all(
+        isinstance(rule, dict) and _are_settings(rule.get("if")) and _are_settings(rule.get("set")) for rule in rules
+    ):
+        raise ValueError("field 'where' is not a list of objects with 'if' and 'set'")
+    for factor, level in itertools.chain.from_iterable(rule["if"].items() for rule in rules):
+        if level not in factors.get(factor, ()):
+            raise ValueError(f"a rule of 'where' is for {factor} = {level}, which no cell has")
+    made = cells(plan)
+    for value in itertools.chain.from_iterable(cell.settings.values() for cell in made):
+        if unknown := re.search(r"\{\w+\}", value):
+            raise ValueError(f"{unknown[0]} in the setting {value!r} is no factor")
+    if len({cell.variant for cell in made}) < len(made):
+        raise ValueError("two cells have the same levels when joined by blanks: rename one")
+
+
+def _are_settings(table: Any) -> bool:
+    return isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
 
 
 def cells(plan: dict[str, Any]) -> list[Cell]:
@@ -105,6 +157,22 @@ def read(path: Path) -> list[TrainingRun]:
     return read_lines(path, _checked, "run of a study", "remove that line to run it again")
 
 
+def stored_runs(folder: Path, plan: dict[str, Any]) -> list[TrainingRun]:
+    """Returns the runs of a plan that were run. Raises DataError for one that had other settings than the plan has."""
+    planned = {cell.variant: cell.settings for cell in cells(plan)}
+    of_plan = [run for run in read(folder / "runs.jsonl") if run["variant"] in planned and run["seed"] in seeds(plan)]
+    for run in of_plan:
+        now = planned[run["variant"]]
+        before = run.get("settings", now)  # older records have none
+        if before != now:
+            names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+            raise DataError(
+                f"{folder / 'runs.jsonl'}: {run['variant']!r}, seed {run['seed']}, was run with another "
+                f"{', '.join(names)} than the plan has: remove these runs, or give the new settings another name."
+            )
+    return of_plan
+
+
 def _checked(run: TrainingRun) -> TrainingRun:
     run["variant"], run["seed"], run["updates"][0], run["evals"][0]
     return run
@@ -131,7 +199,7 @@ def held_out(runs: Sequence[TrainingRun], index: int = -1) -> Interval:
 def in_words(folder: Path) -> str:
     """Describes a study in one line: the success before and after training for each value of the setting."""
     plan = plan_of(folder)
-    runs = read(folder / "runs.jsonl")
+    runs = stored_runs(folder, plan)
     parts = [_variant(value, [run for run in runs if run["variant"] == value]) for value in plan["variants"]]
     line = f"{plan.get('title') or plan['recipe']}: {plan['vary']}: {'; '.join(parts)}"
     games = sorted({run["evals"][-1]["n"] for run in runs})

@@ -16,6 +16,7 @@ from baselines.studies import tiny_model  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import UsageError  # noqa: E402
 from envsuite.types import Task  # noqa: E402
+from harness.stats.curriculum import task_ladder  # noqa: E402
 from harness.types import Episode, Reply, Trajectory, Turn  # noqa: E402
 from tests import toys  # noqa: E402, F401
 
@@ -217,6 +218,24 @@ def test_a_run_plays_one_task_of_the_ladder_at_a_time_and_resumes_on_it(folder, 
     finally:
         run.close()
     assert {episode.episode.task.id for episode in played} == {"Coloured-v0"}
+
+
+@pytest.mark.parametrize("name", ["alfworld-generated", "babyai", "overcooked", "virtualhome"])
+def test_the_levels_of_a_family_are_a_ladder_of_training_games(tmp_path, name):
+    path = tmp_path / "tiny"
+    tiny_model.make(path, ["You are in a room. go to open take put"] * 20, "xxxs", vocabulary=280, context=16384)
+    ladder = task_ladder(name)
+    settings = recipe(path, tasks=ladder, success_between=[0.4, 0.7], episodes=2, max_turns=1)
+    run = TrainingRun(settings, tmp_path / "run")
+    try:
+        for update, stage in enumerate((0, 2)):
+            learned = run.collector.collect(update, stage).learned
+            assert len(learned) == 2
+            for episode in learned:
+                assert episode.episode.task.id == ladder[stage] and len(episode.turns) == 1
+                assert episode.episode.seed in episode.episode.task.splits["train"]
+    finally:
+        run.close()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from baselines.studies import curves, factorial, run
+from baselines.studies import contrasts, curves, factorial, run
+from envsuite.errors import DataError, UsageError
 from harness.suites import training_studies
 
 PLAN = {
@@ -88,6 +89,37 @@ def test_the_final_value_is_the_mean_of_the_last_updates():
     assert factorial.final(record("x", 0, [0.0] * 5 + [0.2, 0.4, 0.6, 0.8, 1.0])) == pytest.approx(0.6)
 
 
+def test_differences_of_a_plain_study_pair_seeds_and_widen_with_their_number():
+    first = [record("x", seed, [value]) for seed, value in ((0, 0.5), (1, 0.9), (2, 0.7), (5, 1.0))]
+    second = [record("y", seed, [value]) for seed, value in ((2, 0.4), (1, 0.7), (0, 0.4))]
+    result = contrasts.contrast(first, second, 2)  # differences 0.1, 0.2 and 0.3; seed 5 has no partner
+    assert result is not None and result.area.n == 3 and result.area.value == pytest.approx(0.2)
+    assert result.area.high - 0.2 == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-5)
+    assert result.area_of_all.high - 0.2 == pytest.approx(6.205347 * 0.1 / math.sqrt(3), rel=1e-5)  # 97.5 %
+    assert contrasts.contrast(first[3:], second, 2) is None
+
+
+def test_the_page_of_a_plain_study_has_a_row_for_each_pair_that_was_run(tmp_path):
+    plan = {"recipe": "demo", "vary": "algorithm", "variants": ["poad", "ntpo", "ppo"], "seeds": 2, "set": {}}
+    pairs = [["poad", "ntpo"], ["ppo", "ntpo"]]
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, "pairs": pairs}))
+    for value, success in (("poad", 0.5), ("ntpo", 0.3)):
+        for seed in (0, 1):
+            training_studies.append(tmp_path / "runs.jsonl", record(value, seed, [success + seed / 10] * 6))
+    text = curves.rendered(tmp_path)["README.md"]
+    assert "| poad - ntpo | 2 | +0.20 (+0.20 to +0.20) |" in text and "all 2 differences at once" in text
+    assert "| ppo - ntpo |" not in text
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    assert "Differences" not in curves.rendered(tmp_path)["README.md"]
+
+
+def test_names_of_many_curves_are_beside_the_picture():
+    one = curves.LearningCurve([0.0, 100.0], [0.2, 0.4], [0.1, 0.3], [0.3, 0.5])
+    few, many = ({str(n): one for n in range(count)} for count in (3, 4))
+    assert 'viewBox="0 0 640 360"' in curves.picture(few) and 'viewBox="0 0 736 360"' in curves.picture(many)
+    assert '<text x="640" y="304" fill=' in curves.picture(many)
+
+
 def test_a_page_has_a_picture_and_tables_for_every_section_with_runs(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
     for start, seed, shift in (("a", 7, 0.0), ("a", 8, 0.1), ("b", 7, 0.2)):
@@ -97,12 +129,21 @@ def test_a_page_has_a_picture_and_tables_for_every_section_with_runs(tmp_path):
     files = curves.rendered(tmp_path)
     text = files["README.md"]
     assert set(files) == {"README.md", "curves-near.svg"}
-    assert "6 of 16 runs of the plan were run." in text and "## far\n\nNot run yet." in text
+    assert "6 of 16 runs of the plan were run.\n\n## near\n\ntoy. Success" in text and "## far\n\nNot run yet." in text
     assert "| poad | 3 | 2 | 0.60 | 0.62 (0.00 to 1.00) |" in text and "| 48 in 6 updates | 3 |" in text
     assert "| poad - ntpo | 3 | +0.20 (+0.20 to +0.20) |" in text
     (tmp_path / "other" / "study").mkdir(parents=True)
     (tmp_path / "other" / "study" / "plan.json").write_text(json.dumps(PLAN))
     assert "`task, start, method`: near, far x a, b x poad, ntpo | not run (16)" in curves.index(tmp_path / "other")
+
+
+def test_updates_that_only_warm_the_critic_have_neither_entropy_nor_policy_steps(tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    warmed = record("near a poad", 7, [0.0, 0.5, 1.0])
+    del warmed["updates"][0]["entropy"], warmed["updates"][0]["policy_steps"]
+    training_studies.append(tmp_path / "runs.jsonl", warmed)
+    row = next(line for line in curves.rendered(tmp_path)["README.md"].splitlines() if line.startswith("| poad |"))
+    assert "| 1.00 -> 1.00 | 16 in 3 updates |" in row
 
 
 def test_two_processes_share_the_runs_of_a_plan(tmp_path):
@@ -120,3 +161,69 @@ def test_two_processes_share_the_runs_of_a_plan(tmp_path):
     stored = [(item["variant"], item["seed"]) for item in training_studies.read(tmp_path / "runs.jsonl")]
     assert len(stored) == len(set(stored)) == 16
     assert stored[-1] == ("near a poad", 7)  # it was claimed, so that the other process left it out
+
+
+def test_what_another_process_is_still_running_is_named(tmp_path, capsys):
+    def train(path, settings, variant, model):
+        return record(variant, int(settings["seed"]), [1.0])
+
+    with training_studies.lock(tmp_path, "far b ntpo 8"):
+        assert run.run(tmp_path, PLAN, math.inf, train)
+    assert "1 of 16 runs are still run by other processes" in capsys.readouterr().out
+    assert run.run(tmp_path, PLAN, math.inf, train)
+    assert "still run" not in capsys.readouterr().out
+
+
+def test_runs_with_other_settings_than_the_plan_has_now_are_not_counted_as_its_runs(tmp_path):
+    def train(path, settings, variant, model):
+        return record(variant, int(settings["seed"]), [1.0])
+
+    assert run.run(tmp_path, PLAN, math.inf, train)
+    changed = {**PLAN, "set": {**PLAN["set"], "config.learning_rate": "3e-4", "updates": "9"}}
+    with pytest.raises(DataError, match=r"'near a poad', seed 7, was run with another config.learning_rate, updates"):
+        training_studies.stored_runs(tmp_path, changed)
+    fewer = {**PLAN, "seeds": 1, "factors": {**PLAN["factors"], "task": {"far": {}}}}
+    assert len(training_studies.stored_runs(tmp_path, fewer)) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"factors": ["task"]}, "field 'factors' is not an object of levels"),
+        ({"factors": {**PLAN["factors"], "start": {"a": 1}}}, "field 'factors' is not an object of levels"),
+        ({"compare": "methods"}, "'compare' and 'outer' are two of task, start, method, not 'methods'"),
+        ({"outer": "starts"}, "not 'method' and 'starts'"),
+        ({"seeds": 0}, "'seeds' and 'first_seed' are whole numbers"),
+        ({"first_seed": "7"}, "'seeds' and 'first_seed' are whole numbers"),
+        ({"set": {"updates": 3}}, "field 'set' is not an object of texts"),
+        ({"set": {"model.name": "models/{strat}"}}, "{strat} in the setting 'models/{strat}' is no factor"),
+        ({"where": [{"if": {"task": "fra"}, "set": {}}]}, "for task = fra, which no cell has"),
+        ({"where": [{"set": {}}]}, "field 'where' is not a list of objects"),
+        ({"pairs": [["poad", "ppo"]]}, "of 'pairs' is not two of poad, ntpo"),
+        ({"factors": {**PLAN["factors"], "task": {"x": {}, "x a": {}}, "start": {"a b": {}, "b": {}}}, "where": [],
+          "set": {}}, "two cells have the same levels"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_contradicts_itself_is_refused_before_anything_runs(change, message, tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps({**PLAN, **change}))
+    with pytest.raises(DataError) as error:
+        training_studies.plan_of(tmp_path)
+    assert message in str(error.value)
+
+
+def test_a_pair_of_a_plan_of_one_setting_names_two_of_its_values(tmp_path):
+    plan = {"recipe": "demo", "vary": "updates", "variants": ["1", "2"], "seeds": 1, "set": {}, "pairs": [["2", "3"]]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(DataError, match="of 'pairs' is not two of 1, 2"):
+        training_studies.plan_of(tmp_path)
+
+
+def test_a_command_without_a_study_of_its_own_is_refused(tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    for words, message in (
+        ([str(tmp_path), str(tmp_path / "typo")], "typo is no folder with a plan"),
+        (["demo", "--vary", "updates=1,2", "-o", str(tmp_path)], "holds the study of task, start, method with demo"),
+        (["demo", "--vary", "updates=1,2", "--seeds", "0"], "--seeds cannot be 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            run._main(words)

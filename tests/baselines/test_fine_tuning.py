@@ -11,7 +11,8 @@ from baselines import recipe as recipes  # noqa: E402
 from baselines.networks.fused_lora import FusedLinear  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import DataError  # noqa: E402
+from envsuite.errors import DataError, UsageError  # noqa: E402
+from harness.policies import hf  # noqa: E402
 from tests.baselines.test_training import made  # noqa: E402
 from tests.baselines.test_training_scale import recipe  # noqa: E402
 
@@ -69,6 +70,61 @@ def test_an_adapter_names_its_base_as_the_recipe_does(folder, tmp_path):
     model.config = dataclasses.replace(model.config, name="smollm2-135m")
     model.save(tmp_path, adapter=True)
     assert '"base_model_name_or_path": "smollm2-135m"' in (tmp_path / "adapter_config.json").read_text()
+
+
+@pytest.fixture(scope="module")
+def adapter(folder, tmp_path_factory):
+    """A folder with an adapter of `folder` that changes it."""
+    path = tmp_path_factory.mktemp("adapter")
+    model = Model.load(ModelConfig(str(folder), critic="none", lora_rank=2))
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.actor_parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    model.save(path, adapter=True)
+    return path
+
+
+def test_training_continues_a_published_adapter_and_saves_it_over_the_same_base(folder, adapter, tmp_path):
+    ids = torch.arange(5, 45)[None]
+    valid = torch.ones_like(ids, dtype=torch.bool)
+    merged = Model.load(ModelConfig(str(adapter), critic="own"))
+    model = Model.load(ModelConfig(str(adapter), critic="own", lora_rank=2))
+    plain = Model.load(ModelConfig(str(folder), critic="none", lora_rank=2))
+    with torch.no_grad():
+        before = model.logprobs(ids, valid)[0]
+        torch.testing.assert_close(before, merged.logprobs(ids, valid)[0], atol=1e-4, rtol=1e-4)
+        assert (before - plain.logprobs(ids, valid)[0]).abs().max() > 0.1
+        torch.testing.assert_close(
+            model.critic.trunk(input_ids=ids).last_hidden_state, merged.lm.base_model(ids).last_hidden_state
+        )
+        model.keep_reference()
+        trained = list(model.actor_parameters())
+        assert len(trained) == len(list(plain.actor_parameters()))
+        for parameter in trained:
+            parameter.mul_(1.3)
+        after = model.logprobs(ids, valid)[0]
+    assert (after - before).abs().max() > 0.01
+    torch.testing.assert_close(model.reference_logprobs(ids, valid), before)
+    model.save(tmp_path, adapter=True)
+    assert f'"base_model_name_or_path": "{folder}"' in (tmp_path / "adapter_config.json").read_text()
+    network, _ = hf.load(str(tmp_path), "cpu", "float32")
+    with torch.no_grad():
+        expected = network(ids).logits.log_softmax(-1)[0, :-1].gather(1, ids[0, 1:, None])[:, 0]
+    torch.testing.assert_close(after[0, 1:], expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"lora_rank": 4}, "model.lora_rank = 4, and the adapter in .* has 2: set model.lora_rank = 2"),
+        ({"lora_rank": 2, "lora_alpha": 8}, "model.lora_alpha = 8, .* has 16"),
+        ({"lora_rank": 2, "lora_targets": ("q_proj",)}, r"lora_targets = \['q_proj'\], .* has \['q_proj', 'v_proj'\]"),
+    ],
+)
+def test_an_adapter_is_continued_with_its_own_settings_alone(adapter, settings, words):
+    with pytest.raises(UsageError, match=words):
+        Model.load(ModelConfig(str(adapter), critic="none", **settings))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

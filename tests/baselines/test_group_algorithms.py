@@ -12,6 +12,8 @@ from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa  # noqa:
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.batch import collate  # noqa: E402
 from baselines.math import estimators, losses  # noqa: E402
+from envsuite.types import Task  # noqa: E402
+from harness.types import Episode, Reply, Trajectory, Turn  # noqa: E402
 from tests.baselines import hand_made as hand  # noqa: E402
 from tests.baselines.hand_made import Play  # noqa: E402
 
@@ -55,6 +57,14 @@ WALKS = [
 SCORES = [[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
 
 
+def walked(*turns, success=False):
+    """An episode of turns (observation, admissible commands, command)."""
+    run = Trajectory(Episode(Task(id="Toy-v0", entry_point=""), "{}", 0, 0), success=success, final_observation="end")
+    reply = Reply("", [1], [2], [0.0])
+    run.turns = [Turn(text, reply, (command,), 0.0, {}, admissible=listed) for text, listed, command in turns]
+    return run
+
+
 def test_distances_count_transitions_to_the_goal():
     assert graphgpo.goal_distances(step for walk in WALKS for step in walk) == {None: 0, "b": 1, "a": 2}
     assert graphgpo.goal_distances(WALKS[1]) == {}
@@ -67,6 +77,20 @@ def test_graphgpo_prefers_steps_towards_the_goal_also_in_lost_episodes():
     assert result[0] == pytest.approx([2.5 - 2.1875, 5 - 2.8125])
     assert result[1] == pytest.approx([1.25 - 2.1875, 2.5 - 2.1875])
     assert result[2] == pytest.approx([2.5 - 2.1875, 0.625 - 2.8125])
+
+
+def test_states_with_commands_tell_apart_what_an_equal_text_hides():
+    """At the table with and without the object: one text, and two lists of commands."""
+    holding, empty = ("put it down", "leave"), ("leave",)
+    won = walked(("shelf", ("take it", "leave"), "take it"), ("table", holding, "put it down"), success=True)
+    lost = walked(("shelf", ("take it", "leave"), "leave"), ("table", empty, "leave"))
+    by_text = [graphgpo.transitions_of(run) for run in (won, lost)]
+    by_commands = [graphgpo.transitions_of(run, with_commands=True) for run in (won, lost)]
+    distances = graphgpo.goal_distances(step for steps in by_text for step in steps)
+    assert distances[by_text[1][0][2]] == 1  # the lost game seems to be one step from its end
+    distances = graphgpo.goal_distances(step for steps in by_commands for step in steps)
+    assert by_commands[1][0][2] not in distances and distances[by_commands[0][0][2]] == 1
+    assert by_commands[0][0][0] == by_commands[1][0][0]  # both begin in one state
 
 
 def test_graphgpo_without_a_won_episode_is_grpo():

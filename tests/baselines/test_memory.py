@@ -26,6 +26,7 @@ LORA = {"lora_rank": 8, "lora_alpha": 16, "lora_targets": list(gpu_proof.TARGETS
         ("grpo", {"dtype": "float32"}),
         ("grpo", {"dtype": "float32", "gradient_checkpointing": True, **LORA}),
         ("grpo", {"dtype": "bfloat16", "gradient_checkpointing": True}),
+        ("grpo", {"dtype": "bfloat16", "gradient_checkpointing": True, **LORA}),
         ("ppo", {"dtype": "float32", "critic": "own"}),
         ("ppo", {"dtype": "float32", "critic": "head", **LORA}),
         ("poad", {"dtype": "float32", "critic": "own", "gradient_checkpointing": True}),

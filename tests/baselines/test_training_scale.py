@@ -112,6 +112,42 @@ def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(f
     torch.testing.assert_close(once_gradient, each_gradient, atol=1e-3, rtol=1e-3)
 
 
+def test_rows_of_one_game_share_a_pass_and_what_they_begin_with(folder, monkeypatch):
+    model = Model.load(ModelConfig(str(folder), critic="own"))
+    torch.nn.init.normal_(model.critic.head[-1].weight)
+    dice = torch.Generator().manual_seed(0)
+    rules = torch.randint(5, 250, (1, 20), generator=dice).expand(8, -1)
+    games = torch.randint(5, 250, (2, 120), generator=dice).repeat(4, 1)  # rows of the two games in turn
+    ids = torch.cat([rules, games, torch.randint(5, 250, (8, 30), generator=dice)], dim=1)
+    valid = torch.arange(170)[None] < torch.tensor([170, 160] * 4)[:, None]
+    sampled = valid & (torch.arange(170) >= 145)[None]
+    rows = prefix_sharing.distinct_rows(ids, valid, sampled, model.device)
+    parts = prefix_sharing.passes(model.lm, rows)
+    assert [(len(part.ids), prefix_sharing.shared_prefix(part)) for part in parts] == [(4, 140), (4, 140)]
+    assert sorted(part.ids.shape[1] for part in parts) == [160, 170]
+    assert torch.cat([part.tokens for part in parts]).equal(rows.tokens)
+
+    def result():
+        model.lm.zero_grad()
+        model.critic.zero_grad()
+        logprobs, spread = model.logprobs(ids, valid, 1.0, sampled)
+        values = model.values(ids, valid, sampled)
+        ((logprobs + spread + values) * sampled).sum().backward()
+        gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
+        return torch.stack([logprobs, spread, values]).detach(), torch.cat([g.flatten() for g in gradients])
+
+    model.keep_reference()
+    numbers, gradient = result()
+    with torch.no_grad():
+        reference = model.reference_logprobs(ids, valid, 1.0, sampled)
+    monkeypatch.setattr(prefix_sharing, "PASS_TOKENS", 10**9)
+    assert prefix_sharing.passes(model.lm, rows)[0].ids.equal(rows.ids)
+    together, gradient_together = result()
+    torch.testing.assert_close(numbers, together, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(reference, together[0], atol=1e-5, rtol=1e-5)
+    assert (gradient - gradient_together).norm() < 2e-6 * gradient_together.norm()
+
+
 def test_a_window_of_history_makes_every_turn_a_demonstration():
     from envsuite import registry
 
@@ -289,6 +325,12 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
     with pytest.raises(DataError, match="is not a study"):
         curves.page(tmp_path)
+
+
+def test_labels_of_the_axis_end_inside_the_picture():
+    run = {"updates": [{"env_steps": 10, "success": 0.2}, {"env_steps": 1_000_000, "success": 0.4}]}
+    result = curves.picture({"poad": curves.curve([run])})
+    assert 'text-anchor="end">1,000,000</text>' in result and 'text-anchor="middle">750,000</text>' in result
 
 
 def test_every_curve_of_many_is_drawn_under_its_name():

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from itertools import islice
 from random import Random
 
 import pytest
@@ -18,7 +17,6 @@ if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWO
     pytest.skip("the package alfworld is not installed", allow_module_level=True)
 
 from envsuite import registry
-from envsuite.envs.alfworld.curriculum import LADDER, Curriculum
 from envsuite.envs.alfworld.games import solver
 from envsuite.envs.alfworld.games.counted_rooms import plan_table
 from envsuite.envs.alfworld.games.floorplans import (
@@ -31,6 +29,7 @@ from envsuite.envs.alfworld.games.floorplans import (
 )
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import UNSEEN_SEEDS, GeneratorSettings, generate
+from envsuite.envs.alfworld.ladder import LADDER
 from envsuite.envs.alfworld.menu import LEVELS, SPLITS
 from envsuite.errors import UsageError
 
@@ -232,41 +231,6 @@ def test_levels_grow_longer(version):
         games = [generate(seed, recipe).game for seed in range(40)]
         lengths.append(sum(solver.remaining(game, game.start) for game in games) / len(games))
     assert lengths == sorted(lengths) and lengths[0] < lengths[2] - 2
-
-
-def play(curriculum, games, wins):
-    """Returns the levels of `games` lessons for a player who wins if `wins(level)`."""
-    levels = []
-    for lesson in islice(curriculum, games):
-        levels.append(lesson.level)
-        curriculum.report(lesson, wins(lesson.level))
-    return levels
-
-
-def test_a_curriculum_keeps_success_between_its_bounds():
-    dice = Random(0)
-    curriculum = Curriculum(low=0.4, high=0.6, window=20)
-    won = []
-
-    def wins(level):
-        won.append(dice.random() < 1.0 - 0.17 * level)
-        return won[-1]
-
-    levels = play(curriculum, 2000, wins)
-    assert len({*levels[500:]}) <= 4 and 2 <= sum(levels[500:]) / 1500 <= 4
-    assert 0.4 <= sum(won[500:]) / 1500 <= 0.6
-
-
-def test_a_curriculum_stays_on_its_ladder_and_ignores_lessons_of_another_level():
-    curriculum = Curriculum(window=5)
-    old = next(curriculum)
-    assert play(curriculum, 100, lambda level: True)[-1] == len(LADDER) - 1
-    for _ in range(50):
-        curriculum.report(old, False)
-    assert curriculum.level == len(LADDER) - 1 and curriculum.success == 1.0
-    assert play(curriculum, 100, lambda level: False)[-1] == 0
-    with pytest.raises(UsageError, match="low < high"):
-        Curriculum(low=0.7, high=0.4)
 
 
 def test_every_step_of_the_ladder_can_be_played():

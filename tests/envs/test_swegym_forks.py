@@ -141,6 +141,42 @@ def test_every_function_that_is_replaced_fails_and_no_other_changes(tmp_path):
         module.test_loop(1)
 
 
+def test_a_test_without_a_text_of_its_own_fails_at_once():
+    class Base:
+        def test_plain(self):
+            return Base
+
+        def test_with_fixture(self, number, *, name="x"):
+            return number
+
+    class TestInherited(Base):
+        pass
+
+    plugin.replace_body(TestInherited().test_plain, "raise KeyError('x')")
+    with pytest.raises(KeyError, match="x"):
+        TestInherited().test_plain()
+    assert TestInherited().test_with_fixture(3) == 3
+    plugin.replace_body(TestInherited.test_with_fixture, "assert 1 == 2")
+    with pytest.raises(AssertionError):
+        TestInherited().test_with_fixture(number=3)
+
+
+def test_inherited_tests_have_a_plan_and_their_namesakes_are_no_controls():
+    text = "class Base:\n    def test_one(self):\n        pass\n\n    def test_zero(self):\n        pass\n\n"
+    text += "class TestMine(Base):\n    pass\n"
+    tests = {
+        name: f"tests/test_calc.py::{name}" for name in ("TestMine::test_one", "Base::test_one", "Base::test_zero")
+    }
+    one, namesake, other = tests.values()
+    texts = {"tests/test_calc.py": text}
+    failures = {one: sabotage.Failure("KeyError", "x")}
+    plan = forked.make([one], [namesake, other], texts.get, random.Random(2), failures)
+    assert [list(phase["statements"]) for phase in plan.phases] == [[one], [one]]
+    assert plan.phases[1]["statements"] == {one: "raise KeyError('x')"}
+    assert namesake not in plan.controls
+    assert forked.make([one], [other], dict.get.__get__({}), random.Random(2)) is None
+
+
 def test_functions_can_fail_with_a_given_exception():
     failures = {"forms.py::test_plain": sabotage.Failure("KeyError", "'x'")}
     tests = ["forms.py::test_plain", "forms.py::test_head"]
@@ -181,7 +217,8 @@ def test_there_is_no_plan_for_a_failing_test_that_no_file_holds():
 
 
 def test_a_generated_task_is_graded_in_one_job(monkeypatch):
-    task = next(task for task in tasks.manifest() if task.package.name == "uritemplate")
+    task = next(task for task in tasks.manifest() if any("test_level" in test for test in task.fail_to_pass))
+    assert task.package.name == "uritemplate"  # whose tests with these names are made when their file is imported
     made = GeneratedProblem(task, "full", False, DRIVER)
     monkeypatch.setattr(made, "_can_fail", None)  # a separate run would call it
     try:

@@ -1,13 +1,13 @@
 """Sources of recipes: a wheel, a commit of git, a folder; their own installation and their own log parser."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
 
 import pytest
 
-from envsuite import registry
 from envsuite.envs.swegym.published import places, problem, sources
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers
@@ -63,27 +63,14 @@ def write(folder, recipe, **fields):
     return str(folder / "records")
 
 
-def solve(folder):
-    """Plays the expert, who must win; returns the list of the copy's files."""
-    env = registry.build("SWEGym-records-v0", records=folder, sandbox=DRIVER)
-    try:
-        env.reset(seed=0)
-        listing = env.step("ls -A")[0]
-        while not env._over:
-            *_, info = env.step(env.expert())
-        assert info["success"]
-        return listing
-    finally:
-        env.close()
-
-
 @pytest.mark.parametrize("kind", ["wheel", "git", "path"])
-def test_a_record_is_solved_with_the_source_of_each_kind(kind, tree, tmp_path):
+def test_a_source_of_each_kind_has_the_files_of_the_package(kind, tree):
     recipe = recipe_of(source_of(kind, tree))
     little.environment(recipe)
-    listing = solve(write(tmp_path, recipe))
-    assert "calc.py" in listing and "tests" in listing
-    assert ("link.py" in listing) == (kind != "wheel")
+    place = places.of_recipe(recipe, build=False)
+    assert (place.source / "calc.py").read_text() == little.CODE
+    assert (place.source / "tests" / "test_calc.py").read_text() == little.TESTS
+    assert (place.source / "link.py").is_symlink() == (kind != "wheel")
 
 
 def test_the_copy_of_a_changed_folder_is_new(tree):
@@ -105,15 +92,18 @@ def test_a_relative_folder_starts_from_the_recipe(tree, tmp_path):
     assert (target / "calc.py").read_text() == little.CODE and (target / "link.py").is_symlink()
 
 
-def test_install_runs_in_the_source_and_its_editable_path_is_the_one_in_the_sandbox(tree, tmp_path):
+def test_install_runs_in_the_source_and_the_editable_path_is_the_sandboxs(tree, tmp_path):
     command = (
         "echo generated = 1 > built.py && python - <<'END'\n"
         "import os, pathlib, sysconfig\n"
         "pathlib.Path(sysconfig.get_paths()['purelib'], 'calc.pth').write_text(os.getcwd())\nEND\n"
     )
-    recipe = recipe_of({"kind": "path", "path": str(tree)}, install=command)
+    recipe = recipe_of(source_of("git", tree), install=command)
     little.environment(recipe)
-    assert "built.py" in solve(write(tmp_path, recipe))
+    ((record, found),) = problem.find(write(tmp_path, recipe)).values()
+    one = problem.PublishedProblem(record, found, DRIVER)
+    assert "built.py" in one.tree()
+    assert one.judge(one.gold(), 120).resolved
     (packages,) = (places.environment_of(recipe) / "venv").glob("lib/python*/site-packages")
     assert (packages / "calc.pth").read_text() == places.WORKSPACE
 
@@ -133,6 +123,7 @@ def test_a_failed_installation_is_named_and_tried_again(tree):
         ({"kind": "git", "url": "file:///x", "commit": "main"}, "commit 'main' is not 40 hexadecimal digits"),
         ({"kind": "git", "url": "--upload-pack=x", "commit": "0" * 40}, "field 'source' is not"),
         ({"kind": "wheel", "req": "/tmp/calc-1.tar.gz"}, "is no wheel"),
+        ({"kind": "wheel", "req": "calc==1", "sha256": "A" * 64}, "is not 64 hexadecimal digits"),
         ({"kind": "zip", "req": "x"}, "'kind' of sdist, wheel, git, path"),
         ({"kind": "path"}, '"path": "FOLDER"'),
     ],
@@ -146,12 +137,40 @@ def test_a_source_that_cannot_be_used_is_named(source, message):
 def test_a_source_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r"is no folder of this machine"):
         sources.obtain({"kind": "path", "path": str(tmp_path / "none")}, tmp_path / "copy")
-    with pytest.raises(DataError, match=r"`git .*failed"):
+    with pytest.raises(DataError, match=r"`git .*failed: fatal: '/.*/none' does not appear to be a git repository"):
         sources.obtain({"kind": "git", "url": f"file://{tmp_path}/none", "commit": "0" * 40}, tmp_path / "copy")
     (tmp_path / "x-1-py3-none-any.whl").write_bytes(b"no archive")
     with pytest.raises(DataError, match="is not a wheel"):
         sources.obtain({"kind": "wheel", "req": str(tmp_path / "x-1-py3-none-any.whl")}, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_an_environment_that_was_made_again_is_installed_into_again(tree, tmp_path):
+    recipe = recipe_of({"kind": "path", "path": str(tree)}, install=f"echo once >> {tmp_path}/log")
+    little.environment(recipe)
+    for _ in range(2):
+        environment, source = places.prepare(recipe)
+    assert (tmp_path / "log").read_text() == "once\n"
+    shutil.rmtree(environment)
+    little.environment(recipe)
+    assert places.prepare(recipe) == (environment, source) and (source / "calc.py").is_file()
+    assert (tmp_path / "log").read_text() == "once\nonce\n"
+
+
+def test_what_a_killed_process_left_is_removed(tree, tmp_path):
+    (tmp_path / "scratch" / "tree" / "half").mkdir(parents=True)
+    sources.obtain({"kind": "path", "path": str(tree)}, tmp_path / "copy")
+    assert (tmp_path / "copy" / "calc.py").is_file() and not (tmp_path / "copy" / "half").exists()
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_a_password_in_an_address_is_not_shown(tmp_path):
+    """Port 9 of this machine answers nothing."""
+    source = {"kind": "git", "url": "http://me:secret@127.0.0.1:9/calc.git", "commit": "0" * 40}
+    assert sources.title(source) == "http://127.0.0.1:9/calc.git at 000000000000"
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:9/calc\.git") as caught:
+        sources.obtain(source, tmp_path / "copy")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

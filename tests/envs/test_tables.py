@@ -130,7 +130,7 @@ def test_drawn_games_return_what_sync_vector_env_returns(
     task: str, knobs: dict[str, Any], autoreset: AutoresetMode
 ) -> None:
     ours, theirs = pair(task, {"max_steps": 9, **knobs}, "dense", 3, autoreset)
-    assert type(ours) is TextVectorEnv
+    assert isinstance(ours, TextVectorEnv)
     assert compare(ours, theirs, 25, expert=0.7) > 5
 
 

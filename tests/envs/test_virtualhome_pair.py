@@ -11,8 +11,10 @@ from envsuite.envs.virtualhome.household.layouts import layout
 from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed
 from envsuite.envs.virtualhome.household.vocabulary import noun_of
 from envsuite.envs.virtualhome.pair.env import PairEnv
+from envsuite.envs.virtualhome.pair.experts import ErrandExpert
 from envsuite.envs.virtualhome.pair.game import NOT_YOURS
 from envsuite.errors import UsageError
+from envsuite.tools import call_of
 
 LEVELS = ("easy", "medium", "hard")
 TEST = 1_000_000
@@ -158,6 +160,35 @@ def test_an_expert_fetches_what_a_player_asks_for_in_its_own_words():
         text, *_ = env.step("look around")
         heard += text
     assert f"The {mine[0].item} is " in heard
+
+
+def test_a_searching_expert_takes_no_part_of_a_word_for_a_thing():
+    """The word cupboard does not name a cup: the agent has to look where the cup is."""
+    env = env_of("easy")
+    env.reset(seed=TEST)
+    item = next(errand.item for errand in env.game.drawn.errands if noun_of(errand.item) == "cup")
+    agent = next(errand.owner for errand in env.game.drawn.errands if errand.item != item)  # has it in its rooms
+    place = env.game.drawn.home.things[item].on or (env.game.drawn.home.things[item].inside,)
+    one = ErrandExpert(env.game, agent, told_all=False)
+    assert place == ("cupboard",)
+    one.hear("what is in the cupboard?")
+    assert not one._mentioned(item, "cupboard")
+    one.hear("the cup is in the cupboard")
+    assert one._mentioned(item, "cupboard")
+
+
+@pytest.mark.parametrize("say", [True, False])
+def test_tools_give_every_command_with_its_message(say):
+    env = env_of(say=say)
+    env.reset(seed=TEST)
+    for _ in range(20):
+        command = env.expert()
+        name, arguments = call_of(env.tools, command)
+        tool = next(tool for tool in env.tools if tool.name == name)
+        assert tool.command_of(arguments) == command
+        assert say or name != "act"
+        assert not any("say:" in value for key, value in arguments.items() if key != "command")
+        env.step(command)
 
 
 def test_splits_share_no_home_and_no_sentence():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envsuite.envs.alfworld.curriculum import Curriculum
 from envsuite.errors import UsageError
+from harness.stats.curriculum import Curriculum
 from harness.stats.difficulty import by_difficulty
 
 RESULTS = [("hard", False), ("hard", False), ("easy", True), ("easy", True), ("once", True), ("half", True)]
@@ -19,7 +19,7 @@ def test_the_levels_go_from_often_to_seldom_and_few_episodes_are_not_extreme():
 
 
 def test_a_curriculum_moves_along_the_levels():
-    curriculum = Curriculum(ladder=by_difficulty(RESULTS, levels=3), window=2)
+    curriculum = Curriculum(by_difficulty(RESULTS, levels=3), window=2)
     assert next(curriculum).knobs == {"instances": ("often", "easy")}
     for _ in range(2):
         curriculum.report(next(curriculum), True)

@@ -256,6 +256,7 @@ def test_names_of_teams():
         (["-e", TASK, "--agent", "2=gredy"], "Did you mean 'greedy'"),
         (["-e", "Overcooked-medium-v0", "--agent", "2=greedy"], "drop --agent, or give --set cooks=2."),
         (["-e", TASK, "--agent", "2"], "--agent takes N=MODEL"),
+        (["-e", TASK, "--agent", "0=random"], "a number from 2"),
         (["-e", TASK, "--agent", "2=random", "--agent", "2=blind"], "each number once"),
         (["-e", "Overcooked-medium-v1", "--agent", "2=random"], "play Overcooked-medium-v0, which has teams"),
         (["-e", TASK, "-m", "team:expert+random"], "name a team's players with --agent"),

@@ -7,7 +7,7 @@ with the trajectory graph of SALT (Li et al., 2025, arXiv 2510.20022).
     A^G_{i,t} = (r_t - mean) / (std + eps)      over the turns of the group that saw the same s_t
     A_{i,t} = episode_weight * A^E_i + graph_weight * A^G_{i,t}
 
-A state is the observation's exact text, A^E is that of GRPO. A turn whose state occurs once has
+A state is the observation's exact text (`state = "text"`), A^E is that of GRPO. A turn whose state occurs once has
 A^G = 0, and so have all turns of a group without a won episode. The published code uses
 10 * decay**d(s_{t+1}), the paper the formula above (its equation 4): after normalisation they differ
 by eps alone. The code counts an episode once per turn in A^E; here it counts once, as in GiGPO.
@@ -16,6 +16,11 @@ by eps alone. The code counts an episode once per turn in A^E; here it counts on
 same state, commands and next state, so that steps which won and lost episodes share are neutral.
 With `graph_weight = 0` this is SALT on GRPO. Its rule is implemented as Yao et al. (2026, "Back to
 the definition: estimating step-level advantages via trajectory graphs", appendix A.3) describe it.
+
+Texts can be equal where the game is not: "you arrive at the table" says nothing about what is carried, so
+that a table reached with empty hands gets the distance of one reached with the object. With `state = "commands"`
+(ours) a state is the text and the admissible commands, which change with what is carried. The state that a turn
+limit cuts off has its text alone.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ from baselines.math.estimators import (
 from harness.types import Trajectory
 
 GOAL = None
-"""The state after a won episode; every other state is a text."""
+"""The state after a won episode; every other state is a text, which may list commands."""
 
 SUCCESS_REWARD = 10.0
 """Factor of the step rewards in the paper; only its size relative to eps matters if `std` is set."""
@@ -57,7 +62,7 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
     def compare(
         trajectories: Sequence[Trajectory], rewards: list[list[float]], groups: list[Hashable]
     ) -> list[list[float]]:
-        transitions = [transitions_of(run) for run in trajectories]
+        transitions = [transitions_of(run, config.state == "commands") for run in trajectories]
         turns = sum(map(len, transitions))
         logged["shared_anchors"] = shared_turns(anchor_cells(states_of(transitions), groups))
         known = 0
@@ -71,9 +76,11 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
     return {**update_groups(inputs, compare), **logged}
 
 
-def transitions_of(run: Trajectory) -> list[Transition]:
+def transitions_of(run: Trajectory, with_commands: bool = False) -> list[Transition]:
     """Returns the state, commands and next state of each turn of an episode."""
     states = [turn.observation for turn in run.turns]
+    if with_commands:
+        states = ["\n".join([turn.observation, *sorted(turn.admissible)]) for turn in run.turns]
     after: list[str | None] = [*states[1:], GOAL if run.success else run.final_observation]
     return [(state, turn.commands, s) for state, turn, s in zip(states, run.turns, after, strict=True)]
 

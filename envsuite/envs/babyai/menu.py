@@ -49,7 +49,7 @@ register_task("mixed-heldout", "Local", "the same with held-out names only (GLAM
 for kind in KINDS:
     max_steps = CAPS.get(kind, 128)
     register_task(
-        kind, "Local", f"{kind}, no distractors (levels of BALROG and Verlog)", kind=kind, distractors=0, max_steps=max_steps
+        kind, "Local", f"{kind}, no distractors (BALROG, Verlog)", kind=kind, distractors=0, max_steps=max_steps
     )
     register_task(f"{kind}-d8", "Local", f"{kind}, 8 distractors (GLAM)", kind=kind, max_steps=max_steps)
 register_task("easy", "Level", "GoToLocal: walk up to one of eight things in a room", "easy", level="GoToLocal")

@@ -81,6 +81,11 @@ def failing_statement(rng: random.Random) -> str:
     )
 
 
+def statement(test: str, rng: random.Random, failures: Mapping[str, Failure] | None = None) -> str:
+    """Returns a statement with which a test fails: one that is drawn, or, with `failures`, as it did before."""
+    return _raising(failures[test]) if failures else failing_statement(rng)
+
+
 def in_python(
     text: str,
     tests: Iterable[str],

@@ -48,24 +48,30 @@ def make(
     rng: random.Random,
     failures: Mapping[str, sabotage.Failure] | None = None,
 ) -> PhasePlan | None:
-    """Draws a plan; None if a failing test's function is not found. `text_of` returns a test file's text."""
+    """Draws a plan; None if a failing test's file is not found. `text_of` returns a test file's text.
+
+    A failing test whose function is not in its file, because it is inherited or made when the file is imported,
+    fails at its first statement.
+    """
     by_file: dict[str, list[str]] = {}
     for test in (*fail_to_pass, *pass_to_pass):
         by_file.setdefault(test.partition("::")[0], []).append(test)
     texts = {path: text_of(path) for path in by_file if path.endswith(".py")}
     known = {path: text for path, text in texts.items() if text is not None}
     located = {test for path, text in known.items() for test in sabotage.located(text, by_file[path])}
-    if not fail_to_pass or not located.issuperset(fail_to_pass):
+    elsewhere = [test for test in fail_to_pass if test not in located]
+    if not fail_to_pass or any(test.partition("::")[0] not in known or test.count("::") < 2 for test in elsewhere):
         return None
     drawn = sabotage.sample([], [test for test in pass_to_pass if test in located], rng)
     sabotaged = {_function(test) for test in (*fail_to_pass, *drawn)}
-    honest = [test for test in pass_to_pass if _function(test) not in sabotaged]
+    methods = {_method(test) for test in elsewhere}  # other classes may inherit the same function
+    honest = [test for test in pass_to_pass if _function(test) not in sabotaged and _method(test) not in methods]
     controls = rng.sample(honest, min(CONTROLS, len(honest)))
     required = [*fail_to_pass, *drawn[:ALWAYS], *controls]
-    phases = [_phase(known, [*fail_to_pass, *drawn], required, drawn[ALWAYS:], rng, None)]
+    phases = [_phase(known, [*fail_to_pass, *drawn], elsewhere, required, drawn[ALWAYS:], rng, None)]
     repeated = [test for test in fail_to_pass if test in (failures or {})]
     if repeated:
-        phases.append(_phase(known, repeated, repeated, [], rng, failures))
+        phases.append(_phase(known, repeated, elsewhere, repeated, [], rng, failures))
     return PhasePlan(phases, tuple(drawn), tuple(controls), tuple(repeated))
 
 
@@ -73,9 +79,14 @@ def _function(test: str) -> str:
     return test.partition("[")[0]
 
 
+def _method(test: str) -> str:
+    return _function(test).rpartition("::")[2]
+
+
 def _phase(
     texts: Mapping[str, str],
     tests: Sequence[str],
+    elsewhere: Sequence[str],
     required: Sequence[str],
     drawn: Sequence[str],
     rng: random.Random,
@@ -83,11 +94,12 @@ def _phase(
 ) -> dict[str, Any]:
     files = {}
     for path in sorted({test.partition("::")[0] for test in tests}):
-        own = [test for test in tests if test.partition("::")[0] == path]
+        own = [test for test in tests if test.partition("::")[0] == path and test not in elsewhere]
         files[path] = sabotage.in_functions(texts[path], own, rng, failures)
     return {
         "texts": {path: file.text for path, file in files.items()},
         "functions": {path: file.functions for path, file in files.items()},
+        "statements": {test: sabotage.statement(test, rng, failures) for test in tests if test in elsewhere},
         "required": list(required),
         "drawn": list(drawn),
     }

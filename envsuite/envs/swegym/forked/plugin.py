@@ -42,8 +42,9 @@ class TestPhases:
     The plan has `folder` (the repository), `roots` (folders that the tests may write, besides that for temporary
     files), `mark` (a line
     between the phases' logs) and `phases`. A phase has `texts` (path -> sabotaged text),
-    `functions` (path -> [[first line, first line in the sabotaged text, name]]), `required` and
-    `drawn` (ids of the tests that run; drawn ones are left out when time is short).
+    `functions` (path -> [[first line, first line in the sabotaged text, name]]), `statements` (id -> statement
+    with which a test fails that is in no text), `required` and `drawn` (ids of the tests that run; drawn ones are
+    left out when time is short).
     """
 
     def __init__(self, plan: "dict[str, Any]", seal: Any, verdicts: Any) -> None:
@@ -102,11 +103,16 @@ class TestPhases:
     def enter(self, session: Any, phase: "dict[str, Any]") -> None:
         """Replaces this process's tests by the ones that a sabotaged phase runs."""
         gc.disable()  # it would copy every page that this process shares with its parent
-        session.config.option.tbstyle = "native"  # other styles parse the whole file for each failure
         ids = set(phase["required"]), set(phase["drawn"])
         required, drawn = ([item for item in session.items if is_named(item, named)] for named in ids)
         session.items[:] = required + drawn
+        for item in session.items:
+            item.repr_failure = name_of_failure
         replace_code(self.plan["folder"], phase["texts"], phase["functions"], functions_of(session.items))
+        for item in session.items:
+            for test, statement in phase["statements"].items():
+                if is_named(item, {test}):
+                    replace_body(getattr(item, "obj", None), statement)
         self.required = set(required)
         self.seal.pytest_collection_finish(session)
         self.verdicts.tampered = set()  # a sabotaged test must fail by itself
@@ -187,6 +193,22 @@ def replace_code(
         key = os.path.realpath(code.co_filename), code.co_firstlineno, code.co_name
         with contextlib.suppress(ValueError):  # other variables of an enclosing function
             function.__code__ = codes.get(key, code)
+
+
+def name_of_failure(info: Any, style: Any = None) -> str:
+    """Returns the name of a failure's exception: a description with its trace would cost more than the test."""
+    return str(info.type.__name__)
+
+
+def replace_body(thing: Any, statement: str) -> None:
+    """Gives a test's function a body that is one statement. Its fixtures are known already."""
+    function = getattr(thing, "__func__", thing)
+    if type(function) is types.FunctionType:
+        old = function.__code__
+        free = ", ".join(old.co_freevars)  # the new code must use as many variables of enclosing functions
+        text = f"def outer({free}):\n def test(*args, **kwargs):\n  {free or None}\n  {statement}\n"
+        compiled = compile(text, old.co_filename, "exec", dont_inherit=True)
+        function.__code__ = next(code for code in codes_in(compiled) if code.co_name == "test")
 
 
 def functions_of(items: "Iterable[Any]") -> "Iterable[Any]":

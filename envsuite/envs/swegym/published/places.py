@@ -207,12 +207,16 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
                 flush=True,
             )
         _install(recipe, environment)
+        installed = environment / "installed"  # missing if the environment was removed and made again
+        if "install" in recipe and not installed.exists():
+            shutil.rmtree(source, ignore_errors=True)
         if not source.is_dir():
             new = home / "new"
             shutil.rmtree(new, ignore_errors=True)  # remains of a killed process
             sources.obtain(recipe["source"], new)
             if "install" in recipe:
                 _run_install(recipe["install"], new, environment)
+                installed.touch()
             new.rename(source)
     return environment, source
 

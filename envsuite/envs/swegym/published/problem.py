@@ -13,7 +13,7 @@ from envsuite.envs.swegym import tampering
 from envsuite.envs.swegym.forked import plan as forked
 from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.problems import Changes
-from envsuite.envs.swegym.published import checks, places, records, schemas, sealing
+from envsuite.envs.swegym.published import checks, places, r2e, records, schemas, sealing
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.repos import REPOS, image_name, test_files
 from envsuite.envs.swegym.published.runs import RecordedProblem
@@ -66,6 +66,11 @@ def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, bu
             f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Add `test_cmd` to its "
             f"recipe, or leave it out with --set deny={record.instance_id}; known are the repositories of SWE-Gym "
             "and SWE-bench."
+        )
+    if recipe is None and record.repo.startswith(f"{r2e.OWNER}/"):
+        raise DataError(
+            f"{record.instance_id} has no recipe, and its image from R2E-Gym shows its held-out tests to the agent: "
+            "play it from a folder with NAME/instance.json and NAME/replay.json."
         )
     parser = (recipe or {}).get("parser", "pytest")
     if parser not in PARSERS:

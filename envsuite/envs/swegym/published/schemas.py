@@ -3,20 +3,22 @@
 SWE-rebench   as SWE-bench; `install_config` has the command of the tests and the parser of their log
 NeMo Gym      a request for a model, whose `metadata` holds the instance as text in `instance_dict`
 SWE-smith     `patch` plants a bug into a sound repository; the tests are in the repository
+R2E-Gym       a commit's files, its tests and the logs of their runs: see `r2e`
 
 Sources: the data sets' cards; Badertdinov et al., SWE-rebench, 2025; Yang et al., SWE-smith, 2025.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from envsuite import reading
+from envsuite.envs.swegym.published import r2e
+
 BUG = "bug_patch"
 """field of a row made from SWE-smith: the patch that plants the bug, applied before anybody plays"""
-_R2E = ("parsed_commit_content", "expected_output_json")
 _PARSERS = {
     "parse_log_pytest": "pytest",
     "parse_log_pytest_options": "pytest_options",
@@ -27,7 +29,6 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)", re.DOTALL)
 _EXCHANGED = (
     ("new file mode", "deleted file mode"),
     ("rename from", "rename to"),
-    ("copy from", "copy to"),
     ("old mode", "new mode"),
 )
 
@@ -36,11 +37,8 @@ def normal(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row in SWE-Gym's schema; a row of an unknown schema as it is. Raises ValueError with the reason."""
     if isinstance(row.get("responses_create_params"), dict):
         row = _of_nemo(row)
-    if all(name in row for name in _R2E):
-        raise ValueError(
-            "R2E-Gym's rows do not name the tests that must change from failing to passing, and their tests are in "
-            "their images: convert it to SWE-Gym's schema"
-        )
+    if all(name in row for name in r2e.FIELDS):
+        row = r2e.converted(row)
     if "image_name" in row and "test_patch" not in row and isinstance(row.get("patch"), str):
         row = _of_smith(row)
     return row
@@ -51,7 +49,7 @@ def test_command(extra: dict[str, Any]) -> tuple[str, str] | None:
     settings = extra.get("install_config")
     if isinstance(settings, str):
         try:
-            settings = json.loads(settings)
+            settings = reading.parse_json(settings, nan_as_none=True)
         except ValueError:
             return None
     if not isinstance(settings, dict):
@@ -70,7 +68,10 @@ def _of_nemo(row: dict[str, Any]) -> dict[str, Any]:
     metadata = metadata if isinstance(metadata, dict) else {}
     inner = row.get("instance_dict", metadata.get("instance_dict", {}))
     if isinstance(inner, str):
-        inner = json.loads(inner)
+        try:
+            inner = reading.parse_json(inner, nan_as_none=True)
+        except ValueError as error:
+            raise ValueError(f"field 'instance_dict' is not JSON ({error})") from None
     if not isinstance(inner, dict):
         raise ValueError("field 'instance_dict' is not an object")
     outside = {name: value for name, value in row.items() if name not in ("responses_create_params", "instance_dict")}
@@ -86,8 +87,8 @@ def _of_smith(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reverse(patch: str) -> str:
-    """Returns the unified diff that undoes another one. Raises ValueError if a hunk is cut off."""
-    return "".join(_reversed(patch.splitlines(keepends=True)))
+    """Returns the unified diff that undoes another one. Raises ValueError if a hunk is cut off, or for binary files."""
+    return "".join(_reversed(re.findall(r"[^\n]*\n|[^\n]+", patch)))  # splitlines also splits at form feeds
 
 
 def _reversed(lines: list[str]) -> Iterator[str]:
@@ -104,6 +105,8 @@ def _reversed(lines: list[str]) -> Iterator[str]:
         elif match := _HUNK.match(line):
             old, new = int(match[2] or 1), int(match[4] or 1)
             yield f"@@ -{match[3]},{new} +{match[1]},{old} @@{match[5]}"
+        elif line.startswith(("GIT binary patch", "Binary files ", "copy from ")):
+            raise ValueError(f"its patch cannot be undone: it has a binary or a copied file ({line.strip()[:60]!r})")
         elif line.startswith("--- "):
             before = line[4:]
         elif line.startswith("+++ "):

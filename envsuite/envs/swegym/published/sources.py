@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 
 from envsuite.envs.swegym.published import archives
 from envsuite.errors import DataError
+from envsuite.escaping import public_url
 
 FIELDS = {
     "sdist": {"req": "NAME==VERSION"},
@@ -52,6 +52,8 @@ def fault(source: Any) -> str:
             return f'field \'source\' is not {{"kind": "{kind}", {shape}}}'
     if kind == "wheel" and source["req"].endswith(".tar.gz"):
         return f"its source {source['req'][:80]!r} is no wheel"
+    if kind in INDEXED and not re.fullmatch("|[0-9a-f]{64}", str(source.get("sha256", ""))):
+        return f"its source's sha256 {str(source['sha256'])[:70]!r} is not 64 hexadecimal digits"
     if kind == "git" and not re.fullmatch("[0-9a-f]{40}", source["commit"]):
         return f"its source's commit {source['commit'][:60]!r} is not 40 hexadecimal digits"
     return ""
@@ -60,7 +62,7 @@ def fault(source: Any) -> str:
 def title(source: Mapping[str, Any]) -> str:
     """Returns a short name of a source for messages."""
     if source["kind"] == "git":
-        return f"{source['url']} at {source['commit'][:12]}"
+        return f"{public_url(source['url'])} at {source['commit'][:12]}"
     return str(source["path"] if source["kind"] == "path" else source["req"])
 
 
@@ -77,16 +79,23 @@ def key(source: Mapping[str, Any]) -> Any:
 
 
 def obtain(source: Mapping[str, Any], target: Path) -> None:
-    """Writes the files of a source into `target`, which must not exist. Raises DataError."""
+    """Writes the files of a source into `target`, which must not exist. Raises DataError.
+
+    One process at a time may write into the folder of `target`.
+    """
     if source["kind"] == "sdist":
         downloaded = archives.fetch(source["req"])
         _check_sum(downloaded, str(source.get("sha256", "")))
         archives.extract(downloaded, target)
         return
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        tree = Path(scratch, "tree")
-        {"wheel": _unpack_wheel, "git": _check_out, "path": _copy}[source["kind"]](source, tree)
-        tree.rename(target)
+    scratch = target.with_name("scratch")
+    shutil.rmtree(scratch, ignore_errors=True)  # remains of a killed process
+    scratch.mkdir()
+    try:
+        {"wheel": _unpack_wheel, "git": _check_out, "path": _copy}[source["kind"]](source, scratch / "tree")
+        (scratch / "tree").rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _check_sum(downloaded: Path, expected: str) -> None:
@@ -125,6 +134,8 @@ def _check_out(source: Mapping[str, Any], tree: Path) -> None:
 
 def _git(*words: str, plain: bool = False) -> None:
     """Runs git; `plain`: without the user's settings, which may name filters. Raises DataError if it fails."""
+    shown = {word: public_url(word) for word in words if "@" in word}  # addresses that may hold a password
+    command = " ".join(shown.get(word, word) for word in words)
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": _PROTOCOLS}
     if plain:
         environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -135,10 +146,13 @@ def _git(*words: str, plain: bool = False) -> None:
     except FileNotFoundError:
         raise DataError("A recipe's source is in git, which is not installed: apt-get install git") from None
     except subprocess.TimeoutExpired:
-        raise DataError(f"git took more than {_PATIENCE:g} s: `git {' '.join(words)[:120]}`.") from None
+        raise DataError(f"git took more than {_PATIENCE:g} s: `git {command}`.") from None
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise DataError(f"`git {' '.join(words)[:160]}` failed: {lines[-1][:200] if lines else done.returncode}")
+        lines = [line for line in done.stderr.splitlines() if line.startswith(("fatal:", "error:"))]
+        reason = lines[0][:300] if lines else str(done.returncode)
+        for address, public in shown.items():
+            reason = reason.replace(address, public)
+        raise DataError(f"`git {command}` failed: {reason}")
 
 
 def _folder(source: Mapping[str, Any]) -> Path:
@@ -150,8 +164,12 @@ def _folder(source: Mapping[str, Any]) -> Path:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yields files and links of a folder with their relative paths, in order. Raises DataError if it is too large."""
+
+    def stop(error: OSError) -> None:
+        raise DataError(f"The recipe's source {folder} cannot be read ({error}): a copy would be incomplete.")
+
     size = 0
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=stop):
         links = [name for name in folders if Path(place, name).is_symlink()]
         folders[:] = sorted(name for name in folders if name != ".git" and name not in links)
         for name in sorted([*names, *links]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -56,6 +56,8 @@ class DrawnHome:
     home: Home
     goal: OrderedGoal
     plan: int
+    tracker: OrderedTracker = field(compare=False, repr=False)
+    """tests of the goal, which games in this home share"""
 
 
 class Draft:
@@ -278,7 +280,7 @@ class Draft:
             return None
         if any(LowerBound(engine, grounded)(engine.start, 0) < MIN_COMMANDS for grounded in ground(goal)):
             return None
-        return DrawnHome(home, goal, self.plan)
+        return DrawnHome(home, goal, self.plan, tracker)
 
     def _furniture(self) -> dict[str, Thing]:
         """Returns the furniture at the start: on if the goal switches it off."""

@@ -22,8 +22,12 @@ class HouseholdGame:
 
     def __init__(self, drawn: DrawnHome, nearsighted: bool, full_view: bool) -> None:
         self.drawn, self.home, self.goal = drawn, drawn.home, drawn.goal
-        self.engine = HouseholdEngine(drawn.home, nearsighted)
-        self.tracker = OrderedTracker(self.engine, drawn.goal)
+        tracker = drawn.tracker
+        if tracker.engine.home is drawn.home:
+            self.engine, self.tracker = HouseholdEngine(drawn.home, nearsighted, tracker.engine.start), tracker
+        else:  # the home of a game was replaced
+            self.engine = HouseholdEngine(drawn.home, nearsighted)
+            self.tracker = OrderedTracker(self.engine, drawn.goal)
         self.objective = drawn.goal.text
         self.full_view = full_view
         self._narrator = ShortNarrator(self.engine)
@@ -43,7 +47,8 @@ class HouseholdGame:
 
     def begin(self) -> str:
         """Restores the initial state and returns its text."""
-        self._restart()
+        if self._expert or len(self.history) > 1 or self.state is not self.engine.start:
+            self._restart()
         return self._narrator.everything(self.state)
 
     def _restart(self) -> None:

@@ -8,6 +8,8 @@ with each sentence of its goal, and with its structure (`structure.py`), and nee
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from envsuite.envs.virtualhome.household.classes import DrawSettings, classes_of, draw_classes
 from envsuite.envs.virtualhome.household.draft import Draft, DrawnHome
 from envsuite.envs.virtualhome.household.layouts import HOMES, Dice, layout
@@ -18,8 +20,12 @@ MAX_DRAWS = 600
 _DRAWS_PER_CLASS = 20  # homes tried before other goal classes are drawn, so that rare classes keep their share
 
 
+@lru_cache(maxsize=128)
 def draw_home(seed: int, settings: DrawSettings) -> DrawnHome:
-    """Draws the home of a seed. Raises BadKnob if knobs contradict each other, UsageError if no home fits them."""
+    """Draws the home of a seed. Raises BadKnob if knobs contradict each other, UsageError if no home fits them.
+
+    The latest homes are kept, so that a group of attempts at one seed draws it once.
+    """
     dice = Dice(seed)
     split = split_of_seed(seed)
     if settings.split != "train" and split == "train":

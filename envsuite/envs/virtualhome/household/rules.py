@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.rules.home import Home
 
 
 class HouseholdEngine(FixedEngine):
     """Fixed rules in which nobody walks to a loose thing."""
+
+    def __init__(self, home: Home, nearsighted: bool = False, start: HomeState | None = None) -> None:
+        """`start` is the start of another engine of the same home, if there is one; it saves time."""
+        self._known_start = start
+        super().__init__(home, nearsighted)
+
+    def _start(self) -> HomeState:
+        return self._known_start or super()._start()
 
     _latest: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     """`inside` and `on` of the latest answer of `placed`"""

@@ -29,6 +29,7 @@ from envsuite.envs.virtualhome.pair.experts import ErrandExpert, blind_commands
 from envsuite.envs.virtualhome.pair.game import SharedGame
 from envsuite.errors import UsageError
 from envsuite.messages import Mailbox, split_message
+from envsuite.tools import ACT
 from envsuite.types import Knob, Outcome
 
 MOST_CHARACTERS = 200
@@ -100,6 +101,8 @@ class PairEnv(TextEnv):
         )  # fmt: skip
         self.instructions = INSTRUCTIONS.format(sight=SIGHT[knobs.sight])
         self.instructions += SAY if self._says else BOTH if knobs.partner == "policy" else ""
+        if self._says:
+            self.tools = (ACT,)  # tools with a place or a thing as arguments have none for a message
         draw_shared_home(1_000_000, self._drawn_with)  # reject impossible settings before the first reset
 
     # ---- the episode -----------------------------------------------------------------------------------------------

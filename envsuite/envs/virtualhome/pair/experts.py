@@ -108,9 +108,10 @@ class ErrandExpert:
         i = self._index(item)
         return bool(s.on[i] | s.inside[i] & ~home.room_mask)
 
-    def _mentioned(self, item: str) -> bool:
+    def _mentioned(self, item: str, place: str = "") -> bool:
+        """Returns True if a message names an object by its noun and, if it is given, a place."""
         noun = re.compile(rf"\b{re.escape(noun_of(item).lower())}\b")
-        return any(noun.search(message) for message in self._heard)
+        return any(place in message and noun.search(message) for message in self._heard)
 
     def _knows_of(self, item: str) -> bool:
         """Returns True if the agent knows that a thing on its list lies in the shared room: it was told, or sees it."""
@@ -137,16 +138,12 @@ class ErrandExpert:
         home, s = self.game.home, self.game.state(self.agent)
         bit, i = home.bit[item], self._index(item)
         place = s.on[i] or s.inside[i] & ~home.room_mask
-        if searching and bit not in self._known and not self._told(item, place) and (spot := self._unseen_spot(item)):
+        told = self._mentioned(item, home.nouns[place].lower())
+        if searching and bit not in self._known and not told and (spot := self._unseen_spot(item)):
             return self._at(spot, HomeAction(OPEN, spot))
         if place & home.door & ~s.open:
             return self._at(place, HomeAction(OPEN, place))
         return self._at(place, HomeAction(GRAB, bit))
-
-    def _told(self, item: str, place: int) -> bool:
-        """Returns True if a message names both an object and the furniture where it is."""
-        where = self.game.home.nouns[place].lower()
-        return any(noun_of(item).lower() in message and where in message for message in self._heard)
 
     def _unseen_spot(self, item: str) -> int:
         """Returns the furniture with the highest chance per command to hold an object; 0 if all has been seen.
