@@ -4,7 +4,7 @@
     python -m benchmarks.textworld_native --games 100 --episodes 60 --first-seed 60101
 
 It records each game in a journal as soon as it is done: after an interrupt, the same command plays only the games
-that the journal lacks. Results of other code of the native engine are played again.
+that the journal lacks (`--games 0`: only the page). Results of other code of the native engine are played again.
 
 Each game is played with random listed commands; its first episode begins with the game's solution. Every frame
 must be equal: text, room, inventory, score, moves, commands, won and lost. `tests/envs/test_textworld_native.py`
@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.sandbox_journal import ROOT, ResultJournal
+from benchmarks.textworld import on_cpu
+from envsuite import registry
 
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{
@@ -43,6 +45,9 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "treasure_hunter-l25": ("treasure_hunter", {"level": 25}),
     "coin_collector-l105": ("coin_collector", {"level": 105}),
 }
+SPEED_TASK = "TextWorld-hard-v0"
+SPEED_SEED = 1
+VECTOR = 8
 FIGURES = ("steps", "wins", "differences", "handed_over")
 FIRST_SEED = 60_001  # beyond the splits of version 0
 TURNS = 60  # commands in an episode
@@ -135,6 +140,61 @@ def play(folder: Path, challenge: str, settings: dict[str, Any], seed: int, epis
     return Row(True, steps, wins, losses, differences, handed_over, *times)
 
 
+def environment_rate(engine: str, count: int, steps: int) -> float:
+    """Returns steps per CPU second of `count` environments (1: one, more: a vector), workers included.
+
+    They play `SPEED_TASK` with random commands from their lists; games are generated before.
+    """
+    knobs: dict[str, Any] = {"engine": engine, "max_steps": 10_000}
+    env: Any
+    if count == 1:
+        env = registry.build(SPEED_TASK, "dense", **knobs)
+        members = [env]
+    else:
+        env = registry.make_vec(SPEED_TASK, count, "dense", **knobs)
+        members = [member.unwrapped for member in env.envs]
+    choose = random.Random(0).choice
+    _, info = env.reset(seed=SPEED_SEED if count == 1 else [SPEED_SEED + number for number in range(count)])
+
+    def workers() -> float:
+        return sum(on_cpu(member.interpreter) for member in members if member.interpreter.pid)
+
+    before, begin = workers(), time.process_time()
+    for _ in range(max(1, steps // count)):
+        offers = info["admissible_commands"]
+        if count > 1:
+            *_, info = env.step([choose(each or ["look"]) for each in offers])  # a won game begins anew by itself
+        elif offers:
+            *_, info = env.step(choose(offers))
+        else:
+            _, info = env.reset(seed=SPEED_SEED)
+    spent = time.process_time() - begin + workers() - before
+    assert engine == "interpreter" or all(member.native for member in members), "a game was handed over"
+    env.close()
+    return max(1, steps // count) * count / spent
+
+
+def speed_table() -> list[str]:
+    """Measures whole steps of environments and returns them as a table."""
+    rates = {
+        (engine, count): environment_rate(engine, count, steps)
+        for engine, steps in (("auto", 1_600), ("interpreter", 320))
+        for count in (1, VECTOR)
+    }
+    return [
+        "",
+        f"Whole steps of environments ({SPEED_TASK}, text and lists included, few resets), steps per CPU second,",
+        f"workers included; no game was handed over. Load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.",
+        "",
+        f"| engine | one environment | vector of {VECTOR} |",
+        "|---|---|---|",
+        *(
+            f"| {engine} | {rates[engine, 1]:,.0f} | {rates[engine, VECTOR]:,.0f} |"
+            for engine in ("auto", "interpreter")
+        ),
+    ]
+
+
 def tables(rows: dict[str, list[Row]]) -> Iterator[str]:
     """Yields the lines of the page."""
     yield from (
@@ -210,6 +270,7 @@ def main() -> None:
             if row.differences:
                 print(f"{name} seed {seed}: {row.differences} differences", flush=True)
             TARGET.write_text("\n".join(tables(read_rows(journal))) + "\n")
+    TARGET.write_text("\n".join([*tables(read_rows(journal)), *speed_table()]) + "\n")
     print(TARGET.read_text())
 
 
