@@ -73,7 +73,8 @@ def test_packed_rows_have_the_log_probs_values_and_gradients_of_separate_ones(ki
 
 
 @pytest.mark.parametrize("settings", [{"kernel": "eager"}, {"gradient_checkpointing": True}])
-def test_packing_goes_with_other_kernels_and_with_recomputed_activations(settings):
+def test_packing_goes_with_other_kernels_and_with_recomputed_activations(settings, monkeypatch):
+    monkeypatch.setattr(prefix_sharing, "PASS_TOKENS", 10**9)  # transformers rounds in float32, by the order of rows
     kernel = settings.pop("kernel", "sdpa")
     rows = batch(20)
     packed, plain = network("qwen2", kernel), network("qwen2", kernel)

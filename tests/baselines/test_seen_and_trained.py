@@ -125,6 +125,10 @@ def test_final_observations_are_valued_in_micro_batches(folder):
     assert values[0] == pytest.approx(values[1], abs=1e-5) and any(values[0])
 
 
+def distinct(model, batch):
+    return prefix_sharing.distinct_rows(batch.ids, batch.valid, batch.sampled, model.device)
+
+
 def test_only_sampled_positions_reach_the_head(folder):
     model = Model.load(ModelConfig(str(folder), critic="none"))
     _, runs = play(model, recipes.Acting(max_tokens=4))
@@ -133,9 +137,9 @@ def test_only_sampled_positions_reach_the_head(folder):
     handle = model.lm.get_output_embeddings().register_forward_hook(lambda m, i, o: rows.append(o.shape[-2]))
     model.logprobs(batch.ids, batch.valid, 1.0, batch.sampled)
     handle.remove()
-    assert (
-        rows[-1] == int(batch.sampled.sum()) and sum(rows[:-1]) <= 1
-    )  # the pass for the shared prefix keeps one position
+    parts = prefix_sharing.passes(model.lm, distinct(model, batch))
+    prefixes = len(rows) - len(parts)  # the pass for a shared prefix keeps one position
+    assert sum(rows) - prefixes == int(batch.sampled.sum()) and prefixes <= len(parts)
 
 
 @pytest.mark.parametrize("algorithm", [grpo, rloo, gigpo])
@@ -179,7 +183,8 @@ def test_a_head_on_frozen_features_needs_one_pass_of_the_reference_per_update(fo
     handle = model.reference.frozen.register_forward_hook(lambda *_: passes.append(1))
     ppo.update(inputs)
     handle.remove()
-    assert len(passes) <= 2  # a second one for the prefix that all rows share
+    parts = prefix_sharing.passes(model.reference.frozen, distinct(model, batch))
+    assert len(passes) <= 2 * len(parts)  # a second one for the prefix that the rows of a pass share
 
 
 def test_penalties_and_scale_change_what_is_learned_and_not_what_is_logged(folder):

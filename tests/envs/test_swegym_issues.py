@@ -7,8 +7,12 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym.generated import issues, tasks
+from envsuite.envs.swegym.mined.library import mined_tasks
 
-CHECK = re.compile(r"^This fails:\n\n(.*?)(?=^This fails:|^Repair the package)", re.MULTILINE | re.DOTALL)
+CHECK = re.compile(
+    r"^This (?:check )?fails:\n\n(.*?)(?=^This (?:check )?fails:|^Repair the package|^Change the package|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def faults(text):
@@ -58,6 +62,11 @@ def calls(node):
 def test_no_issue_text_has_a_fault(part):
     listed = tasks.manifest()[part]
     assert {task.instance_id: found for task in listed if (found := faults(issues.write(task, "symptom", True)))} == {}
+
+
+def test_no_issue_text_of_a_mined_instance_has_a_fault():
+    texts = {name: task.record.problem_statement for name, task in mined_tasks().items()}
+    assert {name: found for name, text in texts.items() if (found := faults(text))} == {}
 
 
 @pytest.mark.parametrize(
