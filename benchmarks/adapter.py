@@ -73,8 +73,12 @@ def play(folder: Path, held: Held, runs: Path) -> dict[str, Summary]:
     """Plays the suite, adds the runs to its board and returns the summary of each player."""
     base = adapters.read(folder).base
     suite = ["--env", f"suite:{held.suite}", "--resume", "-o", str(runs)]
-    evaluation.main(["--model", str(folder), *suite])
-    evaluation.main(["--model", base, "-n", str(held.base_games), "--baselines", "none", *suite])
+    for words in (["--model", str(folder)], ["--model", base, "-n", str(held.base_games), "--baselines", "none"]):
+        try:
+            evaluation.main([*words, *suite])
+        except SystemExit as ended:  # the command's own end; 0 is success
+            if ended.code:
+                raise
     board = leaderboards.add(
         Path("leaderboards") / held.suite, sorted(file.parent for file in runs.rglob("results.jsonl"))
     )
@@ -131,7 +135,8 @@ def page(folder: Path, held: Held, content: dict[str, Any], summaries: dict[str,
     )
     return f"""# {folder.name}
 
-A LoRA adapter of {content["base"]} that plays {held.games}. `{held.played}` plays it,
+A LoRA adapter of {content["base"]} that plays {held.games}.
+`{held.played}` plays it,
 `{held.made}` makes it, and [a page of the documentation](../../../docs/howto/adapters.md) explains both.
 `card.json` has the same facts for programs.
 

@@ -55,8 +55,7 @@ class Model:
         self.config, self.tokenizer = config, tokenizer
         self.device = next(lm.parameters()).device
         self.sharded = False
-        """True if processes hold a share of the weights each, and must take the same forward
-        passes."""
+        """True if processes hold a share of the weights each, and must take the same forward passes."""
         self.adapter_base = ""
         """Base model of the adapter that training continues; "" if the adapter is new."""
         width = lm.config.get_text_config().hidden_size
@@ -125,8 +124,7 @@ class Model:
             return actor_logprobs(self.lm, rows, temperature, entropy_gradient)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
-        """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B,
-        L]"""
+        """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B, L]"""
         return self._values(self.critic, ids, valid, sampled)
 
     def target_values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:

@@ -178,7 +178,7 @@ class GameSession:
     def plan_logic(self, path: str, facts: list[Fact], done: int, states: int) -> tuple[int | None, str | None]:
         """Returns the same as `plan` for a game of which only the .json file may exist.
 
-        `facts` are those that commands can change, and `done` the quests completed so far.
+        `facts` are the changeable ones, and `done` the quests completed so far.
         """
         from textworld.generator.game import Game
 
