@@ -198,8 +198,10 @@ def main() -> None:
     if args.real:
         names = ("instance", "driver", "reset, s", "gold patch", "without use", "no change")
         results = []
+        panel = registry.panel(registry.TASKS["SWEGym-records-v0"], records=args.real)
+        assert panel is not None  # records are a finite list
         for driver in chosen:
-            for instance in registry.panel(registry.TASKS["SWEGym-records-v0"], records=args.real).games:
+            for instance in panel.games:
                 results.append([instance, driver, *real(driver, args.real, instance)])
                 print(results[-1], file=sys.stderr)
         message = table(names, results)

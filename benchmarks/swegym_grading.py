@@ -93,7 +93,7 @@ class Accounts:
             self.ended += spent_by_tree(process.pid)
             original(process)
 
-        local.LocalProcess.kill = kill  # type: ignore[method-assign]
+        local.LocalProcess.kill = kill  # type: ignore[assignment, method-assign]
 
     def seconds(self) -> float:
         return self.ended + spent_by_tree(os.getpid())
@@ -171,7 +171,7 @@ def used_forks(problem: RepairProblem) -> bool:
 
 def mined(chosen: list[str]) -> dict[str, tuple[published.records.Record, dict[str, Any] | None]]:
     listed = mined_tasks()
-    instances = {}
+    instances: dict[str, tuple[published.records.Record, dict[str, Any] | None]] = {}
     for package in sorted({task.package for task in listed.values()}):
         if not chosen or package in chosen:
             name = by_hash(name for name, task in listed.items() if task.package == package)

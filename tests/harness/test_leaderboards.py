@@ -36,7 +36,14 @@ def test_every_committed_board_is_complete_and_follows_its_suite(folder):
     assert list(leaderboards.faults(leaderboards.read(folder))) == []
 
 
-APART = {"poad-datasci", "guide-textworld", "guide-density", "balrog-textworld", "swegym-mined-lite"}
+APART = {
+    "poad-datasci",
+    "guide-textworld",
+    "guide-density",
+    "balrog-textworld",
+    "swegym-mined-lite",
+    "swegym-mined-small",
+}
 """Boards whose games all run in separate processes or sandboxes: the slow test replays them."""
 
 
