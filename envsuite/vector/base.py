@@ -45,7 +45,8 @@ class TextVectorEnv(SyncVectorEnv):
         """Executes `actions[i]` in game i; with NEXT_STEP, finished games are reset instead."""
         resetting = self._games_to_reset(actions)
         collects = gc.isenabled()
-        gc.disable()
+        if collects:  # where another thread has switched it off already, that thread switches it on again
+            gc.disable()
         try:
             return self._step_all(actions, set(resetting))
         finally:

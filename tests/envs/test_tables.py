@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from envsuite.envs.overcooked.vector import OvercookedTable
 from envsuite.envs.virtualhome.vector import VirtualHomeTable
 from envsuite.vector.base import TextVectorEnv
 from envsuite.vector.tables import TableVectorEnv
+from tests.toys import Faulty
 
 TABLES = [
     ("Overcooked-tomato_salad-v0", {}),
@@ -171,3 +173,24 @@ def test_wrong_numbers_and_types_of_commands_are_rejected() -> None:
         envs.step(["stand up"])
     with pytest.raises(gym.error.InvalidAction, match="string, not int"):
         envs.step(["stand up", 3])
+
+
+def test_a_step_leaves_the_garbage_collector_as_it_was(monkeypatch):
+    games = TextVectorEnv(Faulty, 2)
+    games.reset(seed=[1, 2])
+    games.step(["1", "1"])
+    assert gc.isenabled()
+    games.reset(seed=[1, 3])
+    with pytest.raises(RuntimeError, match="the engine broke"):
+        games.step(["1", "1"])
+    assert gc.isenabled()
+
+    def seen_off() -> bool:  # within another thread's step, which ends just afterwards
+        enable()
+        return False
+
+    enable, is_enabled = gc.enable, gc.isenabled
+    games.reset(seed=[1, 2])
+    monkeypatch.setattr(gc, "isenabled", seen_off)
+    games.step(["1", "1"])
+    assert is_enabled()
