@@ -16,7 +16,7 @@ import pytest
 
 from envsuite.envs.textworld import game_cache
 from envsuite.envs.textworld.engine.fast_parsers import read_words
-from envsuite.envs.textworld.engine.interpreter import Interpreter
+from envsuite.envs.textworld.engine.interpreter import Interpreter, _generators, generate_logic
 from envsuite.envs.textworld.game_cache import ensure_game, find_game, generate_many, story_path
 from envsuite.envs.textworld.games import GameSpec, game_spec
 from envsuite.errors import EngineFailure
@@ -356,6 +356,14 @@ def test_games_are_stored_in_the_users_cache(cache, tmp_path, monkeypatch):
     worker.close()
     assert find_game(spec) == path.relative_to(tmp_path) if cache else find_game(spec) == path
     assert path.is_relative_to(tmp_path / (cache or "xdg")) and path.is_file()
+
+
+def test_a_shared_worker_writes_into_the_cache_of_the_moment(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / name))
+        path = generate_logic(game_spec("custom", {}, 24), 200.0)
+        assert Path(path).is_relative_to(tmp_path / name) and Path(path).is_file()
+        _generators.pop(tmp_path / name)[0].close()
 
 
 @pytest.mark.slow

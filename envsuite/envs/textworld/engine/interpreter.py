@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite import errors
@@ -171,7 +172,8 @@ class Interpreter:
         self._process = self._pipe = self._release = None
 
 
-_generators: list[Interpreter] = []  # idle workers
+_generators: dict[Path, list[Interpreter]] = {}
+"""Idle workers by the cache folder, into which a worker writes for as long as it lives."""
 
 
 def generate_logic(spec: GameSpec, timeout: float) -> str:
@@ -179,14 +181,15 @@ def generate_logic(spec: GameSpec, timeout: float) -> str:
 
     The worker is one that the environments of this process share, so that many of them need no process each.
     """
+    idle = _generators.setdefault(cache_dir().absolute(), [])
     try:
-        worker = _generators.pop()
+        worker = idle.pop()
     except IndexError:
         worker = Interpreter()
     try:
         path: str = worker.ask("make_logic", spec, timeout=timeout)
     finally:
-        _generators.append(worker)
+        idle.append(worker)
     return path
 
 
