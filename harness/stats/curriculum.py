@@ -81,6 +81,8 @@ class Curriculum(Iterator[Lesson]):
     ) -> None:
         if not 0.0 <= low < high <= 1.0:
             raise UsageError(f"A curriculum needs bounds 0 <= low < high <= 1, not low={low} and high={high}.")
+        if not ladder or window < 1:
+            raise UsageError(f"A curriculum needs levels and window >= 1, not {len(ladder)} levels and {window=}.")
         if not 0 <= level < len(ladder):
             raise UsageError(f"Level {level} does not exist: the ladder has levels 0 to {len(ladder) - 1}.")
         self.low = low
@@ -108,7 +110,7 @@ class Curriculum(Iterator[Lesson]):
         if lesson.level != self.level:
             return
         self._recent.append(success)
-        if len(self._recent) < (self._recent.maxlen or 1):
+        if len(self._recent) != self._recent.maxlen:
             return
         share = sum(self._recent) / len(self._recent)
         step = (share > self.high) - (share < self.low)

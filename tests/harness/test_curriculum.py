@@ -49,6 +49,9 @@ def test_a_curriculum_stays_on_its_ladder_and_ignores_lessons_of_another_level()
     assert play(curriculum, 100, lambda level: False)[-1] == 0
     with pytest.raises(UsageError, match="low < high"):
         Curriculum(LADDER, low=0.7, high=0.4)
+    for ladder, window in ((LADDER, 0), (LADDER, -1), ((), 5)):
+        with pytest.raises(UsageError, match="needs levels and window >= 1"):
+            Curriculum(ladder, window=window)
 
 
 def test_every_family_with_levels_has_a_ladder():
