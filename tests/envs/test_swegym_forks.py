@@ -161,6 +161,16 @@ def test_a_test_without_a_text_of_its_own_fails_at_once():
         TestInherited().test_with_fixture(number=3)
 
 
+def test_a_test_that_uses_variables_of_its_maker_gets_a_new_body():
+    def made(args, test):
+        return lambda self: (args, test)
+
+    method = made(1, 2)
+    plugin.replace_body(method, "raise KeyError('x')")
+    with pytest.raises(KeyError):
+        method(None)
+
+
 def test_inherited_tests_have_a_plan_and_their_namesakes_are_no_controls():
     text = "class Base:\n    def test_one(self):\n        pass\n\n    def test_zero(self):\n        pass\n\n"
     text += "class TestMine(Base):\n    pass\n"

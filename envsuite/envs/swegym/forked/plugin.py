@@ -206,7 +206,7 @@ def replace_body(thing: Any, statement: str) -> None:
     if type(function) is types.FunctionType:
         old = function.__code__
         free = ", ".join(old.co_freevars)  # the new code must use as many variables of enclosing functions
-        text = f"def outer({free}):\n def test(*args, **kwargs):\n  {free or None}\n  {statement}\n"
+        text = f"def outer({free}):\n def test(*_arguments, **_options):\n  {free or None}\n  {statement}\n"
         compiled = compile(text, old.co_filename, "exec", dont_inherit=True)
         function.__code__ = next(code for code in codes_in(compiled) if code.co_name == "test")
 
