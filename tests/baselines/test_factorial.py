@@ -218,6 +218,14 @@ def test_a_pair_of_a_plan_of_one_setting_names_two_of_its_values(tmp_path):
         training_studies.plan_of(tmp_path)
 
 
+def test_vary_keeps_what_only_a_plan_can_say(tmp_path):
+    plan = {"recipe": "demo", "vary": "updates", "variants": ["1", "2"], "seeds": 1, "set": {}, "pairs": [["2", "1"]]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match="has pairs, which --vary would remove"):
+        run._main(["demo", "--vary", "updates=1,2", "-o", str(tmp_path)])
+    assert json.loads((tmp_path / "plan.json").read_text()) == plan
+
+
 def test_a_command_without_a_study_of_its_own_is_refused(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
     for words, message in (
