@@ -136,7 +136,8 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
     }
     if (folder / "plan.json").exists() and (lost := sorted(stored.keys() - plan.keys())):
         raise UsageError(
-            f"The plan in {folder} has {', '.join(lost)}, which --vary would remove: change plan.json and name the folder."
+            f"The plan in {folder} has {', '.join(lost)}, which --vary would remove: change plan.json and "
+            "name the folder."
         )
     for url in (*plan["set"].values(), *plan["variants"]):
         if "://" in url and public_url(url) != url:
