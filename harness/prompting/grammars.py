@@ -304,5 +304,7 @@ GRAMMARS: dict[str, Grammar] = {
     "tool": JsonCommand(),
     "tools": NativeCalls(),
 }
-OBJECTIVE_ONCE = ("bash",)
-"""Grammars whose prompts leave the objective to the first observation if that states it and all turns are shown."""
+OBJECTIVE_ONCE = ("bash", "tools")
+"""Grammars whose prompts do not show a first observation that is the objective, which the system message states."""
+BEGIN = "Begin."
+"""shown in place of such an observation"""

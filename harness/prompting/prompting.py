@@ -14,7 +14,7 @@ from envsuite.escaping import sendable
 from envsuite.tools import Tool
 from harness import reasoning
 from harness.prompting import protocols
-from harness.prompting.grammars import GRAMMARS, OBJECTIVE_ONCE, NativeCalls, Parsed
+from harness.prompting.grammars import BEGIN, GRAMMARS, OBJECTIVE_ONCE, NativeCalls, Parsed
 from harness.prompting.layouts import EpisodeView
 from harness.prompting.rewording import WORDINGS, reworded
 from harness.prompting.tool_calls import assistant_message, read_text, result_messages, with_ids
@@ -104,18 +104,20 @@ class Prompting:
             return protocols.load(self.protocol).messages(self.words, self.history, view)
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
-        task = [instructions.strip(), self._objective(objective, turns[0].observation if turns else observation)]
+        task = [instructions.strip(), f"Objective: {objective}" if objective else ""]
         rules = [*map(self.reword, task), grammar.describe(self.thinking)]
         for index in range(len(past.complete), len(turns)):
             turn = turns[index]
             listed = self.listed(turn.admissible) if self.admissible == "all" else ()
-            seen = self._seen(turn.observation, turns[index - 1] if index else None, listed)
+            before = turns[index - 1] if index else None
+            seen = self._seen(self._news(turn.observation, before, objective), before, listed)
             past.complete.append([*seen, self._reply(turn)])
             past.short.append([*seen, self._short_reply(turn)])
         first = 0 if self.history < 0 else max(0, len(turns) - self.history)
         complete = first if self.history_reasoning is True else max(first, len(turns) - self.history_reasoning)
         listed = () if self.admissible == "none" else self.listed(admissible)
-        current = self._seen(observation, turns[-1] if turns else None, listed)
+        before = turns[-1] if turns else None
+        current = self._seen(self._news(observation, before, objective), before, listed)
         shown = [*past.short[first:complete], *past.complete[complete:], current]
         if first and shown[0][0]["role"] == "tool":  # its call is not remembered
             question: Message = {"role": "user", "content": shown[0][0]["content"]}
@@ -125,10 +127,10 @@ class Prompting:
             messages += part
         return messages
 
-    def _objective(self, objective: str, first_observation: str) -> str:
-        """Returns the objective for the system message; '' if the conversation states it anyway."""
-        stated = self.grammar in OBJECTIVE_ONCE and self.history < 0 and objective in first_observation
-        return f"Objective: {objective}" if objective and not stated else ""
+    def _news(self, observation: str, before: Turn | None, objective: str) -> str:
+        """Returns the observation, without a first one that the system message states already."""
+        stated = self.grammar in OBJECTIVE_ONCE and before is None and observation == objective
+        return BEGIN if stated else observation
 
     def _seen(self, observation: str, before: Turn | None, listed: Sequence[str]) -> list[Message]:
         """Returns the messages that show an observation: a user message, or the results of the tool calls in the

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from envsuite.errors import UsageError
 from harness.prompting.grammars import GRAMMARS, JsonCommand
 from harness.prompting.prompting import Prompting
+from harness.types import Reply, Turn
 
 
 @pytest.mark.parametrize(
@@ -95,15 +96,21 @@ def test_a_reply_without_one_finished_block_has_no_command(text, blocks):
     assert parsed.commands == () and f"held {blocks} code blocks" in parsed.note
 
 
-def test_the_grammar_of_shells_states_the_objective_once():
+@pytest.mark.parametrize("grammar", ["bash", "tools"])
+def test_grammars_of_shells_and_tools_state_the_objective_once_where_no_turn_can_be_lost(grammar):
     def prompt(observation, **settings):
         messages = Prompting(**settings).messages("Rules.", "Mend it.", [], observation, [])
         return [message["content"].count("Mend it.") for message in messages]
 
-    assert prompt("Mend it.", grammar="bash") == [0, 1]
-    assert prompt("You are here.", grammar="bash") == [1, 0]
-    assert prompt("Mend it.", grammar="bash", history=2) == [1, 1]
+    assert prompt("Mend it.", grammar=grammar) == prompt("Mend it.", grammar=grammar, history=2) == [1, 0]
+    assert prompt("You are here.", grammar=grammar) == [1, 0]
     assert prompt("Mend it.") == [1, 1]
+
+
+def test_only_the_first_observation_gives_way_to_the_objective():
+    turns = [Turn("Mend it.", Reply("ls"), ("ls",), 0.0, {}) for _ in range(2)]
+    shown = Prompting(grammar="bash").messages("Rules.", "Mend it.", turns, "a.py", [])
+    assert [message["content"] for message in shown if message["role"] == "user"] == ["Begin.", "Mend it.", "a.py"]
 
 
 @given(st.text(), st.sampled_from(sorted(GRAMMARS)))
