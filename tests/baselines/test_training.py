@@ -254,8 +254,7 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
         "poad",
         updates=15,
         episodes=32,
-        eval_episodes=40,
-        acting={"max_tokens": 5, "eval_temperature": 1.0},
+        acting={"max_tokens": 5},
         sft={"episodes": 32, "train": {"learning_rate": 2e-3, "epochs": 9, "rows": 8}},
         config={
             "learning_rate": 1e-3,
@@ -271,11 +270,10 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in lines if line["kind"] == "sft"]
     assert losses[-1] < losses[0] / 2
-    before, after = (line["success"] for line in lines if line["kind"] == "eval")
-    # Sampled, on 40 held-out games: by chance alone the difference has a deviation of 0.11, and
-    # other kernels round to another
-    # run, so that no margin is asked for beyond the gain itself.
-    assert after > before
+    success = [line["success"] for line in lines if line["kind"] == "update"]
+    # 320 and 96 sampled episodes: 40 held-out games, whose difference has a deviation of 0.11 by chance alone, hide
+    # a gain in some runs, and other kernels round to another run.
+    assert sum(success[5:]) / 10 > sum(success[:3]) / 3
 
 
 def test_a_run_resumed_goes_on_to_the_very_same_weights(folder, tmp_path):
