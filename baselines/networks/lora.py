@@ -62,6 +62,11 @@ def continued(config: ModelConfig) -> adapters.Adapter | None:
             f"The adapter in {config.name} has use_rslora = true, which training does not continue: set "
             "model.lora_rank = 0 to train all weights of the merged model."
         )
+    if not adapter.targets:
+        raise UsageError(
+            f"The adapter in {config.name} does not list the names of its layers (target_modules), as training "
+            "that continues it needs: set model.lora_rank = 0 to train all weights of the merged model."
+        )
     settings = {"rank": config.lora_rank, "alpha": config.lora_alpha, "targets": sorted(config.lora_targets)}
     of_adapter = {"rank": adapter.rank, "alpha": adapter.alpha, "targets": list(adapter.targets)}
     for name, value in settings.items():

@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+import json
+import shutil
 
 import pytest
 
@@ -9,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from baselines import recipe as recipes  # noqa: E402
 from baselines.networks.fused_lora import FusedLinear  # noqa: E402
+from baselines.networks.lora import continued  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
@@ -125,6 +128,14 @@ def test_training_continues_a_published_adapter_and_saves_it_over_the_same_base(
 def test_an_adapter_is_continued_with_its_own_settings_alone(adapter, settings, words):
     with pytest.raises(UsageError, match=words):
         Model.load(ModelConfig(str(adapter), critic="none", **settings))
+
+
+def test_an_adapter_that_names_its_layers_by_a_pattern_is_not_continued(adapter, tmp_path):
+    shutil.copytree(adapter, tmp_path / "pattern")
+    config = tmp_path / "pattern" / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "target_modules": ".*(q|v)_proj"}))
+    with pytest.raises(UsageError, match=r"does not list the names of its layers .*lora_rank = 0"):
+        continued(ModelConfig(str(tmp_path / "pattern"), critic="none", lora_rank=2))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
