@@ -76,6 +76,12 @@ GENERATOR_KNOBS = (
         low=0,
         high=8,
     ),
+    Knob(
+        "numbers",
+        "consecutive",
+        "generated: numbers in names; consecutive: 1, 2, ... in every class; drawn: distinct ones from 1 to 99",
+        choices=("consecutive", "drawn"),
+    ),
 )
 ALL_KNOBS = (*game_knobs((GENERATED, *EXPECTED)), *GENERATOR_KNOBS)
 COUNTED_KNOBS = (*(knob for knob in game_knobs((GENERATED,)) if knob.name != "flagged"), *GENERATOR_KNOBS)

@@ -1,6 +1,8 @@
 """Registers the ALFWorld tasks."""
 
-from envsuite.registry import register, register_family
+from dataclasses import replace
+
+from envsuite.registry import TASKS, register, register_family
 from envsuite.types import Family, Task
 
 VECTOR = "envsuite.envs.alfworld.vector:AlfworldVectorEnv"
@@ -12,7 +14,8 @@ GENERATED = (
         "rooms furnished and filled as each floor plan is",
     ),
 )
-"""By version of the generated tasks: environment, vector environment, and what their rooms are like."""
+"""By version of the generated tasks: environment, vector environment, and what their rooms are like. Version 2 of the
+levels has the rooms of version 1."""
 OFFICIAL = {
     "train": "the 3,553 solvable training games",
     "valid_seen": "140 games in rooms of the training set",
@@ -59,11 +62,12 @@ for split, summary in OFFICIAL.items():
 
 
 BLIND_SHARES = {"easy": 0.8, "medium": 0.7, "hard": 0.8}
-"""ALFWorld numbers objects and receptacles alike in all rooms, and 50 commands are enough to try the usual places."""
+"""Of versions 0 and 1, which number objects and receptacles alike in all rooms, so that a script can try the usual
+places."""
 
 
 def register_generated(name: str, summary: str, level: str = "", **kwargs: object) -> None:
-    """Registers both versions of a task of generated games."""
+    """Registers all versions of a task of generated games: 0 and 1, and for a level 2, whose numbers are drawn."""
     for version, (entry, vector, rooms) in enumerate(GENERATED):
         register(
             Task(
@@ -75,6 +79,17 @@ def register_generated(name: str, summary: str, level: str = "", **kwargs: objec
                 level=level,
                 blind_share=BLIND_SHARES.get(level, Task.blind_share),
                 summary=f"{summary}; {rooms}" if version else summary,
+            )
+        )
+    if level:
+        counted = TASKS[f"ALFWorld-generated-{name}v1"]
+        register(
+            replace(
+                counted,
+                id=f"ALFWorld-generated-{name}v2",
+                kwargs={**kwargs, "numbers": "drawn"},
+                blind_share=Task.blind_share,
+                summary=f"{counted.summary}, and numbers are drawn",
             )
         )
 

@@ -1,4 +1,4 @@
-"""Script of the blind player: it turns the sentences of a quest's objective into commands, without any observation."""
+"""Scripts of the blind player: they turn a quest's objective into commands, without any observation."""
 
 from __future__ import annotations
 
@@ -34,3 +34,28 @@ def blind_commands(objective: str) -> list[str]:
                 commands.append(template.format(*match.groups()))
                 break
     return commands or ["look"]
+
+
+def brief_goal_commands(objective: str) -> list[str]:
+    """Returns a script for an objective that names the last command of a quest only.
+
+    It tries to get what the command needs, and the command itself, in the first room and after a step in each direction.
+    """
+    command = blind_commands(objective)[-1]
+    verb, _, rest = command.partition(" ")
+    first, _, second = rest.partition(_PREPOSITIONS.get(verb, " from "))
+    needed = {
+        "take": [f"open {second}"] * bool(second),
+        "insert": [f"take {first}", f"open {second}"],
+        "put": [f"take {first}"],
+        "unlock": [f"take {second}"],
+        "lock": [f"take {second}", f"close {first}"],
+        "drop": [f"take {first}"],
+        "eat": [f"take {first}"],
+        "close": [f"open {first}"],
+    }.get(verb, [])
+    return [step for way in ("", *_WAYS) for step in (*[f"go {way}"] * bool(way), *needed, command)]
+
+
+_PREPOSITIONS = {"insert": " into ", "put": " on ", "unlock": " with ", "lock": " with "}
+_WAYS = ("north", "east", "south", "west")

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite.core import TURNS_LEFT, TextEnv
-from envsuite.envs.textworld.blind import blind_commands
+from envsuite.envs.textworld.blind import blind_commands, brief_goal_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
 from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening, generate_logic
 from envsuite.envs.textworld.engine.planner import changing_facts
@@ -103,7 +103,12 @@ class TextWorld(TextEnv):
         Knob("nb_objects", 3, "custom: objects, at least", low=0, high=200),
         Knob("quest_length", 4, "custom: number of commands in the quest", low=1, high=50),
         Knob("rewards", "dense", "simple: how many subgoals pay", choices=("dense", "balanced", "sparse")),
-        Knob("goal", "detailed", "simple: detail of the objective", choices=("detailed", "brief", "none")),
+        Knob(
+            "goal",
+            "detailed",
+            "simple, custom: detail of the objective; custom: every command of the quest (detailed), or the last (brief)",
+            choices=("detailed", "brief", "none"),
+        ),
         Knob("recipe", 1, "cooking: ingredients", low=1, high=5),
         Knob("take", 0, "cooking: number of ingredients to find, at most `recipe`", low=0, high=5),
         Knob("go", 1, "cooking: rooms", choices=(1, 6, 9, 12)),
@@ -290,6 +295,8 @@ class TextWorld(TextEnv):
         return {} if settings["game"] else structure_facts(settings)
 
     def blind_script(self) -> list[str]:
+        if self.challenge == "custom" and self.settings.goal == "brief":
+            return brief_goal_commands(self.objective)
         return blind_commands(self.objective)
 
     def remaining(self) -> int | None:

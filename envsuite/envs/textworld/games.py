@@ -15,7 +15,7 @@ from envsuite.envs.textworld.structure import split_of_seed
 from envsuite.errors import BadKnob
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "custom": {"world_size": 2, "nb_objects": 3, "quest_length": 4},
+    "custom": {"world_size": 2, "nb_objects": 3, "quest_length": 4, "goal": "detailed"},
     "simple": {"rewards": "dense", "goal": "detailed"},
     "cooking": {
         "recipe": 1,
@@ -76,7 +76,7 @@ class GameSpec:
         """Arguments with which textworld's command line makes this game, if it has no split."""
         settings = dict(self.settings)
         if self.challenge == "custom":
-            words = ["custom"]
+            words = ["custom"] + ["--only-last-action"] * (settings.pop("goal", "detailed") == "brief")
         else:
             words = [f"tw-{self.challenge}"]
         if (foods := settings.pop("foods", "all")) != "all":
@@ -102,6 +102,8 @@ def game_spec(challenge: str, settings: Mapping[str, Any], seed: int, split_by: 
             raise BadKnob(f"Challenge {challenge!r} has no setting {name!r}: it has {', '.join(known)}.")
     filled = {name: settings.get(name, default) for name, default in known.items()}
     check_settings(challenge, filled)
+    if challenge == "custom" and filled["goal"] == "detailed":
+        del filled["goal"]  # cache keys of these games are older than the setting
     if not 0 <= seed < MAX_SEED:
         raise BadKnob(f"TextWorld seeds are 0..{MAX_SEED - 1}, not {seed}.")
     split = split_of_seed(seed) if split_by == "structure" else ""
@@ -110,6 +112,8 @@ def game_spec(challenge: str, settings: Mapping[str, Any], seed: int, split_by: 
 
 def check_settings(challenge: str, settings: Mapping[str, Any]) -> None:
     """Raises BadKnob for combinations that the generator rejects for every seed."""
+    if challenge == "custom" and settings["goal"] == "none":
+        raise BadKnob("Knob 'goal' cannot be 'none' in custom games: use detailed or brief.")
     if challenge == "cooking":
         if settings["take"] > settings["recipe"]:
             raise BadKnob(f"Cooking: take={settings['take']} is more than recipe={settings['recipe']}: lower take.")
@@ -129,7 +133,8 @@ def check_settings(challenge: str, settings: Mapping[str, Any]) -> None:
 def setting_name(challenge: str, settings: Mapping[str, Any]) -> str:
     """Returns a short name for the settings of a challenge: `w2-o3-q4`, `cooking-r3-t2-g6-open`."""
     if challenge == "custom":
-        return f"w{settings['world_size']}-o{settings['nb_objects']}-q{settings['quest_length']}"
+        brief = "-brief" * (settings.get("goal") == "brief")
+        return f"w{settings['world_size']}-o{settings['nb_objects']}-q{settings['quest_length']}{brief}"
     if challenge == "simple":
         return f"simple-{settings['rewards']}-{settings['goal']}"
     if challenge == "cooking":
@@ -152,7 +157,10 @@ def structure_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     The counts come from benchmarks/textworld_structures.py; {} for settings that it did not count.
     """
-    counts = _structure_counts().get(setting_name(settings["challenge"], settings))
+    name = setting_name(settings["challenge"], settings)
+    if settings["challenge"] == "custom":
+        name = name.removesuffix("-brief")  # the goal changes the objective's text only
+    counts = _structure_counts().get(name)
     if counts is None:
         return {}
     twins = counts["twins"][settings["split_by"]]

@@ -65,6 +65,8 @@ class GeneratorSettings:
     copies: int = 0
     """number of objects of the target's class; 0: as in official games of the type"""
     dialect: str = "2.1.1"
+    numbers: str = "consecutive"
+    """consecutive: 1, 2, ... in every class, as in ALFWorld; drawn: distinct numbers, drawn from the seed"""
     version: int = 0
     """0: typical rooms; 1: receptacles present and filled as counted in each floor plan"""
 

@@ -7,7 +7,11 @@ as counted in each floor plan (`counted_rooms.py`).
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
+from sys import intern
 from typing import NamedTuple
 
 from envsuite.envs.alfworld.games import solver
@@ -20,6 +24,8 @@ __all__ = ["UNSEEN_SEEDS", "GeneratedGame", "GeneratorSettings", "generate"]
 
 TRIES = 200
 OFFICIAL_LIKE = GeneratorSettings()
+LARGEST_NUMBER = 99
+"""largest number in a drawn name, unless a class has more members"""
 SHORTEST = 3  # commands; no official game needs fewer
 
 
@@ -59,6 +65,22 @@ def generate(
         game = AlfworldGame.from_json(text, name)
         needed = solver.remaining(game, game.start)
         if needed is not None and needed >= SHORTEST:
+            if settings.numbers == "drawn":
+                game = replace(
+                    game,
+                    receptacles=_renumbered(game.receptacles, f"receptacles {seed}"),
+                    objects=_renumbered(game.objects, f"objects {seed}"),
+                )
             return GeneratedGame(name, text, game)
         why = f"the game cannot be solved, or takes fewer than {SHORTEST} commands"
     raise UsageError(f"No game found in {TRIES} draws for {settings}: {why}. Loosen the knobs.")
+
+
+def _renumbered(names: Iterable[str], seed: str) -> tuple[str, ...]:
+    """Returns names such as "cabinet 3" with a number that is drawn and distinct within its class."""
+    classes = [name.rpartition(" ")[0] for name in names]
+    rng = Random(f"alfworld numbers {seed}")
+    drawn = {}
+    for name, count in sorted(Counter(classes).items()):
+        drawn[name] = iter(rng.sample(range(1, max(LARGEST_NUMBER, count) + 1), count))
+    return tuple(intern(f"{name} {next(drawn[name])}") for name in classes)
