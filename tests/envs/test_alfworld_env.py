@@ -398,6 +398,11 @@ def test_games_are_the_same_without_the_package_whose_files_are_downloaded_once(
     assert first.stdout == play(HIDDEN + PLAY, offline).stdout == play(PLAY, plain).stdout != ""
 
 
+def test_the_textworld_engine_refuses_drawn_numbers():
+    with pytest.raises(UsageError, match="use numbers=consecutive, or engine=native"):
+        registry.build("ALFWorld-generated-easy-v2", engine="textworld")
+
+
 def test_without_textworld_the_stock_engine_names_its_extra_and_official_games_still_play(folder):
     code = """
 from envsuite import registry

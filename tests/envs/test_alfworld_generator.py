@@ -198,6 +198,31 @@ def test_copies_and_distractors_follow_the_settings():
         assert sum(n for kind, n in kinds.items() if kind in heatable and kind != target) == 4
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_drawn_numbers_change_names_only(version):
+    for seed in range(10):
+        counted = generate(seed, GeneratorSettings(version=version)).game
+        drawn = generate(seed, GeneratorSettings(version=version, numbers="drawn")).game
+        for before, after in ((counted.receptacles, drawn.receptacles), (counted.objects, drawn.objects)):
+            assert [name.split()[0] for name in before] == [name.split()[0] for name in after]
+            assert len({*after}) == len(after)
+            assert {int(name.split()[1]) for name in after} <= set(range(1, 100))
+        assert (drawn.start, drawn.goal, drawn.task) == (counted.start, counted.goal, counted.task)
+
+
+def test_drawn_numbers_are_spread_evenly_and_differ_between_seeds():
+    recipe = GeneratorSettings(("pick_heat_then_place_in_recep",), version=1, numbers="drawn")
+    microwaves = [
+        int(name.split()[1])
+        for seed in range(200)
+        for name in generate(seed, recipe).game.receptacles
+        if name.startswith("microwave ")
+    ]
+    assert len(microwaves) == 200 and len({*microwaves}) > 70
+    assert 40 < sum(microwaves) / len(microwaves) < 60
+    assert max(microwaves.count(number) for number in microwaves) <= 10
+
+
 def test_impossible_generator_settings_are_rejected_by_name():
     with pytest.raises(UsageError, match="do not occur in bath"):
         generate(0, GeneratorSettings(("pick_heat_then_place_in_recep",), rooms=("bath",)))

@@ -11,6 +11,7 @@ from envsuite import registry
 from envsuite.envs.textworld import games
 from envsuite.envs.textworld.games import GameSpec, game_spec, structure_facts
 from envsuite.envs.textworld.structure import split_of, split_of_seed, structure_digest
+from envsuite.errors import BadKnob
 from harness.cli.envs import card
 
 pytest.importorskip("textworld")
@@ -104,10 +105,10 @@ def test_every_structure_and_every_seed_has_one_split():
     for number in range(1000):
         counts[split_of(f"{number:016x}")] += 1
     assert counts == {"test": 200, "valid": 200, "train": 600}
-    for task in registry.tasks("textworld-*-v1"):
+    for task in registry.tasks("textworld-*-v[12]"):
         for split, seeds in task.splits.items():
             assert {split_of_seed(seeds[0]), split_of_seed(seeds[-1])} == {split}
-    assert len(registry.tasks("textworld-*-v1")) == 8
+    assert len(registry.tasks("textworld-*-v[12]")) == 9
 
 
 def test_games_of_a_split_have_its_structures_and_a_seed_of_tw_make():
@@ -122,6 +123,41 @@ def test_games_of_a_split_have_its_structures_and_a_seed_of_tw_make():
         made[spec.split].append(digest)
         assert spec.name == f"w2-o3-q4-{spec.split}_{seed}" and spec.key != game_spec("custom", {}, seed).key
     assert not set(made["test"]) & set(made["train"]) and not set(made["valid"]) & set(made["train"])
+
+
+def test_a_brief_goal_changes_the_objective_only():
+    for seed in (1, 2, 50_001):
+        detailed = make_game(game_spec("custom", {}, seed, "structure"))
+        spec = game_spec("custom", {"goal": "brief"}, seed, "structure")
+        brief = make_game(spec)
+        assert brief.serialize()["world"] == detailed.serialize()["world"]
+        assert content_digest(brief.serialize()) == content_digest(detailed.serialize())
+        assert brief.walkthrough == detailed.walkthrough
+        assert len(brief.objective) < len(detailed.objective) / 2
+        last_thing = re.split(r" (?:from|with|on|into) ", brief.walkthrough[-1].split(" ", 1)[1])[0]
+        assert last_thing in brief.objective
+        assert spec.name == f"w2-o3-q4-brief-{spec.split}_{seed}"
+        assert spec.key != game_spec("custom", {}, seed, "structure").key
+    assert game_spec("custom", {"goal": "brief"}, 17).tw_make[:2] == ["custom", "--only-last-action"]
+    with pytest.raises(BadKnob, match="use detailed or brief"):
+        registry.build("TextWorld-easy-v2", goal="none")
+
+
+def test_a_script_wins_no_game_with_a_brief_goal():
+    """Version 1 has the same games, but its objectives state every step; there a script wins three of these ten."""
+    won = {}
+    for task in ("TextWorld-easy-v1", "TextWorld-easy-v2"):
+        env = registry.build(task, engine="auto")
+        won[task] = 0
+        for seed in range(1, 11):
+            env.reset(seed=seed)
+            over = False
+            while not over:
+                _, _, terminated, truncated, _ = env.step(env.blind())
+                over = terminated or truncated
+            won[task] += env.success
+        env.close()
+    assert won == {"TextWorld-easy-v1": 3, "TextWorld-easy-v2": 0}
 
 
 def test_settings_with_few_structures_are_refused_with_their_number(monkeypatch):
@@ -155,7 +191,7 @@ def test_the_page_and_the_cards_state_the_committed_counts():
     counts = games._structure_counts()
     assert "w2-o3-q4" in counts
     assert PAGE.read_text() == page(counts)
-    for task in registry.tasks("textworld-*-v[01]"):
+    for task in registry.tasks("textworld-*-v[012]"):
         settings = registry.knob_names(task)
         if stated := structure_facts(settings):
             assert stated["structures"]["counted"] <= stated["structures"]["games"]

@@ -152,7 +152,7 @@ class TextWorld(TextEnv):
     )
     ranges = {"score": (0.0, 1.0)}
     levels = {
-        "easy": {"world_size": 2, "nb_objects": 3, "quest_length": 4, "max_steps": 12},
+        "easy": {"world_size": 2, "nb_objects": 3, "quest_length": 4, "goal": "brief", "max_steps": 12},
         "medium": {"world_size": 4, "nb_objects": 6, "quest_length": 8, "max_steps": 24},
         "hard": {"world_size": 8, "nb_objects": 12, "quest_length": 12, "max_steps": 50},
     }

@@ -2,16 +2,18 @@
 levels.
 
 Version 0 uses the Guide's seeds. Version 1 of the grid and the levels plays the same kinds of games,
-but no game of test or valid has the structure of a training game.
+but no game of test or valid has the structure of a training game. Version 2 of the easy level has the
+games of version 1, but its objectives name the last command of the quest only.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envsuite.registry import register, register_family
+from envsuite.registry import TASKS, register, register_family
 from envsuite.types import Family, Seeds, Task
 
 GUIDE = "Practitioner's Guide to Multi-turn Agentic RL (arXiv 2510.01132)"
@@ -29,7 +31,7 @@ DISJOINT = {"train": range(50_001, 1_050_001), "valid": range(40_001, 40_201), "
 
 
 BLIND_SHARES = {"easy": 0.4}
-"""Of levels whose objectives often state every step of the solution; a script turns them into commands."""
+"""Of versions whose objectives often state every step of the solution; a script turns them into commands."""
 
 
 def _task(
@@ -85,6 +87,16 @@ for _level, _sizes in {"easy": (2, 3, 4, 12), "medium": (4, 6, 8, 24), "hard": (
         _sizes,
         level_name=_level,
     )
+_easy = TASKS["TextWorld-easy-v1"]
+register(
+    replace(
+        _easy,
+        id="TextWorld-easy-v2",
+        kwargs={**_easy.kwargs, "goal": "brief"},
+        blind_share=Task.blind_share,
+        summary=f"{_easy.summary}; the objective names the last command of the quest only",
+    )
+)
 for _sizes in ((2, 3, 4, 12), (8, 3, 4, 12), (2, 12, 4, 12), (8, 12, 4, 12), (4, 6, 8, 24)):
     _custom(
         "w{}-o{}-q{}".format(*_sizes),
