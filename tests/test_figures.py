@@ -57,7 +57,7 @@ def test_a_share_of_a_card_has_its_interval():
     assert share_of_wins({"episodes": 50, "idle_success": 0.0}, "idle") == "0.00 [0.00, 0.31]"
     assert share_of_wins({"episodes": 50}, "expert") == "–"
     entry = _gallery.ENTRIES[0]
-    assert "| 0.10 [0.05, 0.18] | 1.00 [0.96, 1.00] |" in _gallery.table(entry)
+    assert "| 0.06 [0.02, 0.13] | 1.00 [0.96, 1.00] |" in _gallery.table(entry)
 
 
 def test_the_meta_analysis_is_rendered_from_the_stored_numbers():

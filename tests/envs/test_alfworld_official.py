@@ -62,7 +62,15 @@ def test_task_types_select_official_games(folder):
 
 @pytest.mark.parametrize(
     "knobs",
-    [{"objects": 5}, {"hidden": 1.0}, {"rooms": ("bath",)}, {"copies": 2}, {"receptacles": 9}, {"distractors": 0}, {"numbers": "drawn"}],
+    [
+        {"objects": 5},
+        {"hidden": 1.0},
+        {"rooms": ("bath",)},
+        {"copies": 2},
+        {"receptacles": 9},
+        {"distractors": 0},
+        {"numbers": "drawn"},
+    ],
 )
 def test_knobs_of_the_generator_are_rejected_for_official_games(folder, knobs):
     name = next(iter(knobs))
