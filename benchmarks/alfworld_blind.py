@@ -2,9 +2,9 @@
 
     python -m benchmarks.alfworld_blind
 
-For every class of object it counts which receptacles hold the first object of that class in training games of a level. In
-a test game it visits as many of these places as the turn limit allows, and then does what the task asks for. It reads the
-task and no observation.
+For every class of object it counts which receptacles hold the first object of that class in training games of a
+level. In a test game it visits as many of these places as the turn limit allows, and then does what the task asks for.
+It reads the task and no observation.
 """
 
 from __future__ import annotations
