@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from functools import lru_cache
+from sys import intern
 
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.rules.engine import (
@@ -62,6 +64,12 @@ class QuotedCommandParser(CommandParser):
         return super().parse(text)
 
 
+@lru_cache(maxsize=8192)
+def _phrase(verb: str, x: str, y: str) -> str:
+    """Returns a command. Homes share the text, so that many games at once need less memory."""
+    return SHORT_PHRASES[verb].format(x=x, y=y)
+
+
 class Offers:
     """Lists the commands that would be accepted in a state.
 
@@ -84,7 +92,7 @@ class Offers:
         phrase = self._of_furniture.get(action) or self._of_objects.get(action)
         if phrase is None:
             nouns = self.home.nouns
-            phrase = SHORT_PHRASES[action.verb].format(x=nouns.get(action.x, ""), y=nouns.get(action.y, ""))
+            phrase = _phrase(action.verb, nouns.get(action.x, ""), nouns.get(action.y, ""))
             if action.x & self.home.movable:
                 self._of_objects[action], self._actions_of_objects[phrase] = phrase, action
             else:
@@ -152,9 +160,14 @@ class Offers:
 
     def _walks_from(self, room: int, near: int) -> tuple[str, ...]:
         home = self.home
-        pieces = home.fixed_in[room] & home.target & ~home.at_root.get(near, 0)
-        bits = [*(bit for bit in home.room_bits if bit != room), *home.bits(pieces)]
-        walks = self._walks[room, near] = (*(self.phrase(HomeAction(WALK, bit)) for bit in bits), LOOK)
+        if not near:
+            bits = [*(bit for bit in home.room_bits if bit != room), *home.bits(home.fixed_in[room] & home.target)]
+            walks = (*[self.phrase(HomeAction(WALK, bit)) for bit in bits], LOOK)
+        else:
+            walks = self._walks.get((room, 0)) or self._walks_from(room, 0)
+            left_out = [self.phrase(HomeAction(WALK, bit)) for bit in home.bits(home.at_root[near] & home.target)]
+            walks = tuple([walk for walk in walks if walk not in left_out])
+        self._walks[room, near] = walks
         return walks
 
 
@@ -295,7 +308,7 @@ class ShortNarrator:
         pieces = [self._piece(s, bit, loose, seen, stated) for bit in self._pieces[root]]
         text = f"{pieces[0]} with {listing(pieces[1:])}" if len(pieces) > 1 else pieces[0]
         if plain:
-            self._plain[key] = text
+            self._plain[key] = text = intern(text)
         return text
 
     def _piece(self, s: HomeState, bit: int, loose: dict[int, list[str]], seen: bool, stated: bool) -> str:
