@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.utils import seeding
 
 from envsuite.errors import BadKnob, EngineFailure, UsageError, did_you_mean
 from envsuite.spaces import Prose
@@ -21,16 +20,6 @@ MAX_STEPS = Knob("max_steps", 50, "commands until the episode is truncated", low
 
 TURNS_LEFT = Knob("turns_left", False, "end every observation with the number of turns left")
 """A knob for families that list it; the first observation then states the cap."""
-
-INFO_KEYS = (
-    "success",
-    "is_action_valid",
-    "admissible_commands",
-    "progression",
-    "stop_reason",
-    "primitive_steps",
-)
-"""Entries that every `info` has."""
 
 SHAPING_DEAD_END = -2.0
 """Potential of a state from which the task can no longer be solved; the start has -1, the end 0."""
@@ -73,7 +62,6 @@ class TextEnv(gym.Env[str, str], ABC):
     objective: str = ""
     """goal of this episode in words"""
     metadata: dict[str, Any] = {"render_modes": []}
-    _generator: np.random.Generator | None = None
 
     def __init__(
         self,
@@ -117,10 +105,7 @@ class TextEnv(gym.Env[str, str], ABC):
         `options={"attempt": k}` distinguishes repeated attempts at one seed if the dynamics are
         stochastic.
         """
-        if type(seed) is int and seed >= 0:
-            self._np_random, self._np_random_seed = None, seed
-        else:
-            super().reset(seed=seed)
+        super().reset(seed=seed)
         self.episode_seed = int(self.np_random.integers(2**31)) if seed is None else seed
         self.attempt = int((options or {}).get("attempt", 0))
         self.turn, self.success, self.progression, self.primitive_steps = 0, False, 0.0, 1
@@ -136,17 +121,6 @@ class TextEnv(gym.Env[str, str], ABC):
         info["labels"] = self.labels()
         return self._with_turns_left(text), info
 
-    @property
-    def _np_random(self) -> np.random.Generator | None:  # type: ignore[override]
-        """Returns Gymnasium's generator, which is made on first use: only resets without a seed need it."""
-        if self._generator is None and self._np_random_seed is not None:
-            self._generator, _ = seeding.np_random(self._np_random_seed)
-        return self._generator
-
-    @_np_random.setter
-    def _np_random(self, value: np.random.Generator | None) -> None:
-        self._generator = value
-
     def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
         """Returns the first observation of `seed`, and an `info` with the objective, the commands and the labels.
 
@@ -160,18 +134,12 @@ class TextEnv(gym.Env[str, str], ABC):
         return text, reward, terminated, truncated, self._info(valid, reason)
 
     def settle(self, outcome: Outcome) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Applies an outcome of `_act` to the episode and returns the result of `step`.
-
-        Only vector environments of a family call it.
-        """
+        """Applies an outcome of `_act` and returns the result of `step`. For vector environments of a family."""
         text, reward, terminated, truncated, valid, reason = self._count(outcome)
         return text, reward, terminated, truncated, self._info(valid, reason)
 
     def advance(self, action: str) -> tuple[str, float, bool, bool, bool, StopReason | None]:
-        """Runs the command `action` like `step`. Returns the arguments of `_info` instead of the info.
-
-        Vector environments call it, which need no dictionary per game.
-        """
+        """Runs a command like `step`. Returns the arguments of `_info` instead of the info. For vector environments."""
         if self._over:
             raise gym.error.ResetNeeded("The episode is over: call reset() before step().")
         if not isinstance(action, str):
@@ -179,10 +147,7 @@ class TextEnv(gym.Env[str, str], ABC):
         return self._count(self._act(action))
 
     def _count(self, outcome: Outcome) -> tuple[str, float, bool, bool, bool, StopReason | None]:
-        """Counts a turn. Raises EngineFailure if the reward or the progression is not a finite number.
-
-        It does so in every reward mode, because such an engine is broken.
-        """
+        """Counts a turn. Raises EngineFailure in every reward mode if the reward or progression is not finite."""
         text, reward, terminated, success, valid, progression, truncated, reason = outcome
         if not math.isfinite(reward):
             raise EngineFailure(f"the environment's reward is {reward}, not a finite number")
@@ -219,8 +184,7 @@ class TextEnv(gym.Env[str, str], ABC):
             "stop_reason": reason,
             "primitive_steps": self.primitive_steps,
         }
-        if more := self.extra_info():
-            info.update(more)
+        info.update(self.extra_info())
         if self._over:
             info["metrics"] = self.metrics()
             if artifacts := self.artifacts():

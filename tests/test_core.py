@@ -4,7 +4,6 @@ import warnings
 
 import gymnasium as gym
 import pytest
-from gymnasium.utils import seeding
 from gymnasium.utils.env_checker import check_env
 
 from envsuite import RewardMode, StopReason
@@ -18,18 +17,6 @@ def test_a_text_environment_passes_gymnasiums_own_checker_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(HiLo(), skip_render_check=True)
-
-
-def test_a_reset_without_a_seed_continues_gymnasiums_sequence():
-    env, twin = HiLo(), seeding.np_random(5)[0]
-    env.reset(seed=3)
-    env.reset(seed=5)
-    assert env.np_random_seed == 5
-    for _ in range(3):
-        env.reset()
-        assert env.episode_seed == int(twin.integers(2**31))
-    with pytest.raises(gym.error.Error, match="greater or equal to zero"):
-        env.reset(seed=-1)
 
 
 def test_info_always_holds_the_five_keys_and_reset_names_the_objective():

@@ -18,8 +18,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from envsuite.core import INFO_KEYS, TextEnv
+from envsuite.core import TextEnv
 
+INFO_KEYS = "success", "is_action_valid", "admissible_commands", "progression", "stop_reason", "primitive_steps"
+"""Entries that the info of every environment has."""
 VectorStep = tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 

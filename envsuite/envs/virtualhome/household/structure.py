@@ -114,7 +114,8 @@ def _refined(kinds: tuple[str, ...], relations: tuple[Relation, ...]) -> str:
             around = [colours[node] for node in nodes]
             for position, node in enumerate(nodes):
                 seen[node].append((relation, position, around))
-        before, colours = colours, _ranks([(colour, sorted(facts)) for colour, facts in zip(colours, seen, strict=True)])
+        before = colours
+        colours = _ranks([(colour, sorted(facts)) for colour, facts in zip(colours, seen, strict=True)])
         if colours == before:  # further rounds change nothing
             break
     named = sorted(zip(colours, kinds, strict=True))
