@@ -58,11 +58,12 @@ class TextVectorEnv(SyncVectorEnv):
 
     def _step_all(self, actions: Sequence[str], resetting: set[int]) -> VectorStep:
         n, texts = self.num_envs, self._env_obs
+        envs: list[Any] = self.envs
         gains: list[Any] = [0.0] * n
         terminated, truncated = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         rows: list[tuple[Any, ...]] = []  # values of the entries `INFO_KEYS`
         others: list[dict[str, Any]] = []  # all other entries
-        for i, (env, command) in enumerate(zip(self.envs, actions, strict=True)):
+        for i, (env, command) in enumerate(zip(envs, actions, strict=True)):
             if i in resetting:
                 texts[i], other = env.reset()
             else:
