@@ -31,14 +31,14 @@ def time_limit(seconds: float, noun: str) -> Iterator[None]:
 
     timer = threading.Timer(seconds, interrupt)
     timer.daemon = True
-    timer.start()
     try:
+        timer.start()  # inside the block: Ctrl-C while it starts must also end it, or it strikes later code
         yield
     except TimeLimitReached:
         raise TimeoutError(f"the {noun} ran longer than {seconds:g} s") from None
     finally:
+        finished = True
         with lock:
-            finished = True
+            timer.cancel()
             if fired:  # an exception that was not delivered yet must not reach later code
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)
-        timer.cancel()

@@ -58,3 +58,18 @@ def test_code_that_ends_in_time_is_left_alone():
     deadline = time.monotonic() + 0.2
     while time.monotonic() < deadline:
         pass
+
+
+def test_an_interruption_while_the_limit_starts_leaves_no_exception_behind(monkeypatch):
+    start = threading.Timer.start
+
+    def interrupted(timer):
+        start(timer)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Timer, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), time_limit(0.05, "loop"):
+        pass
+    deadline = time.monotonic() + 0.2
+    while time.monotonic() < deadline:
+        pass
