@@ -130,18 +130,24 @@ class TextEnv(gym.Env[str, str], ABC):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Runs the command `action`. Raises ResetNeeded after the end of an episode."""
+        text, reward, terminated, truncated, valid, reason = self.advance(action)
+        return text, reward, terminated, truncated, self._info(valid, reason)
+
+    def settle(self, outcome: Outcome) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Applies an outcome of `_act` and returns the result of `step`. For vector environments of a family."""
+        text, reward, terminated, truncated, valid, reason = self._count(outcome)
+        return text, reward, terminated, truncated, self._info(valid, reason)
+
+    def advance(self, action: str) -> tuple[str, float, bool, bool, bool, StopReason | None]:
+        """Runs a command like `step`. Returns the arguments of `_info` instead of the info. For vector environments."""
         if self._over:
             raise gym.error.ResetNeeded("The episode is over: call reset() before step().")
         if not isinstance(action, str):
             raise gym.error.InvalidAction(f"A command is a string, not {type(action).__name__}.")
-        return self.settle(self._act(action))
+        return self._count(self._act(action))
 
-    def settle(self, outcome: Outcome) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Applies an outcome of `_act` to the episode and returns the result of `step`.
-
-        Only vector environments of a family call it. Raises EngineFailure if the reward or the progression is not a
-        finite number, in every reward mode: such an engine is broken.
-        """
+    def _count(self, outcome: Outcome) -> tuple[str, float, bool, bool, bool, StopReason | None]:
+        """Counts a turn. Raises EngineFailure in every reward mode if the reward or progression is not finite."""
         text, reward, terminated, success, valid, progression, truncated, reason = outcome
         if not math.isfinite(reward):
             raise EngineFailure(f"the environment's reward is {reward}, not a finite number")
@@ -161,7 +167,7 @@ class TextEnv(gym.Env[str, str], ABC):
         self._over = terminated or truncated
         if self._shows_turns:
             text = self._with_turns_left(text)
-        return text, self._reward(outcome, terminated), terminated, truncated, self._info(valid, reason)
+        return text, self._reward(outcome, terminated), terminated, truncated, valid, reason
 
     def _with_turns_left(self, text: str) -> str:
         """Appends the number of turns left to an observation, if the knob TURNS_LEFT is set and the game goes on."""

@@ -1,7 +1,8 @@
 """`TextVectorEnv`: Gymnasium's synchronous vector interface for text environments, with less work per step.
 
 `SyncVectorEnv` adds the `info` of each game entry by entry, which takes longer than a step of a fast engine. Here the
-entries that all games have become one array each. Results are the same, including keys and masks of `infos`.
+entries that all games have become one array each, and no game makes an `info` of its own between two steps. Results
+are the same, including keys and masks of `infos`.
 
 The search for cyclic garbage waits until a step of all games has ended. It walks over the objects of all games, and
 would otherwise run many times in a step: in a plain loop over 256 drawn homes, it took a third of the time.
@@ -10,7 +11,7 @@ would otherwise run many times in a step: in a plain loop over 256 drawn homes, 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -19,6 +20,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envsuite.core import TextEnv
 
+INFO_KEYS = "success", "is_action_valid", "admissible_commands", "progression", "stop_reason", "primitive_steps"
+"""Entries that the info of every environment has."""
 VectorStep = tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
@@ -55,52 +58,69 @@ class TextVectorEnv(SyncVectorEnv):
 
     def _step_all(self, actions: Sequence[str], resetting: set[int]) -> VectorStep:
         n, texts = self.num_envs, self._env_obs
+        envs: list[Any] = self.envs
         gains: list[Any] = [0.0] * n
         terminated, truncated = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-        infos: list[dict[str, Any]] = []
-        finals: dict[int, dict[str, Any]] = {}
-        for i, (env, command) in enumerate(zip(self.envs, actions, strict=True)):
+        rows: list[tuple[Any, ...]] = []  # values of the entries `INFO_KEYS`
+        others: list[dict[str, Any]] = []  # all other entries
+        for i, (env, command) in enumerate(zip(envs, actions, strict=True)):
             if i in resetting:
-                texts[i], info = env.reset()
+                texts[i], other = env.reset()
             else:
-                texts[i], gains[i], ends, cut, info = env.step(command)
-                if ends or cut:
-                    terminated[i], truncated[i] = ends, cut
-                    if self.autoreset_mode is AutoresetMode.SAME_STEP:
-                        finals[i] = {"final_obs": texts[i], "final_info": info}
-                        texts[i], info = env.reset()
-            infos.append(info)
+                texts[i], gains[i], ends, cut, valid, reason = env.advance(command)
+                if not (ends or cut):
+                    rows.append((env.success, valid, env.admissible(), env.progression, reason, env.primitive_steps))
+                    others.append(env.extra_info())
+                    continue
+                terminated[i], truncated[i] = ends, cut
+                other = env._info(valid, reason)
+                if self.autoreset_mode is AutoresetMode.SAME_STEP:
+                    final = {"final_obs": texts[i], "final_info": other}
+                    texts[i], other = env.reset()
+                    other |= final
+            rows.append(tuple(map(other.pop, INFO_KEYS)))
+            others.append(other)
         self._terminations, self._truncations = terminated, truncated
         self._autoreset_envs = terminated | truncated
-        return tuple(texts), np.array(gains), terminated.copy(), truncated.copy(), self._merge(infos, finals)
+        infos: dict[str, Any] = {}
+        for key, values in zip(INFO_KEYS, zip(*rows, strict=True), strict=True):
+            infos[key], infos[f"_{key}"] = self._column(values), self._all
+        return tuple(texts), np.array(gains), terminated.copy(), truncated.copy(), self._merge(infos, others)
 
-    def _merge(self, infos: list[dict[str, Any]], finals: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-        """Returns the infos of all games as one dictionary of arrays; `finals` come first."""
-        first = infos[0]
-        keys = set(first)
-        same = all(info.keys() == keys for info in infos)
-        if not same:
-            keys = {key for key in keys if all(key in info for info in infos)}
-        merged: dict[str, Any] = {}
-        for i, final in finals.items():
-            merged = self._add_info(merged, final, i)
-        shared = {key for key in keys if not isinstance(first[key], dict)}
+    def _merge(self, infos: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
+        """Returns `infos` with further entries of each game; an entry that all games have is made at once."""
+        if not any(others):
+            return infos
+        first = others[0]
+        shared = [key for key in first if not isinstance(first[key], dict) and all(key in other for other in others)]
         for key in shared:
-            merged[key], merged[f"_{key}"] = self._column(key, infos), self._all
-        if same and len(shared) == len(first):
-            return merged
-        for i, info in enumerate(infos):
-            if len(info) > len(shared):
-                merged = self._add_info(merged, {key: info[key] for key in info if key not in shared}, i)
-        return merged
+            infos[key], infos[f"_{key}"] = self._column([other[key] for other in others]), self._all
+        for i, other in enumerate(others):
+            if len(other) > len(shared):
+                infos = self._add_info(infos, {key: other[key] for key in other if key not in shared}, i)
+        return infos
 
-    def _column(self, key: str, infos: list[dict[str, Any]]) -> np.ndarray:
-        value = infos[0][key]
-        if type(value) in (int, float, bool) or isinstance(value, np.number):
-            return np.fromiter([info[key] for info in infos], dtype=type(value), count=self.num_envs)
-        if isinstance(value, np.ndarray):
-            return np.array([info[key] for info in infos], dtype=value.dtype)
-        return np.fromiter([info[key] for info in infos], dtype=object, count=self.num_envs)
+    def _column(self, values: Sequence[Any]) -> np.ndarray:
+        first = values[0]
+        if type(first) in (int, float, bool) or isinstance(first, np.number):
+            return np.array(values, dtype=type(first))
+        if isinstance(first, np.ndarray):
+            return np.array(values, dtype=first.dtype)
+        return np.fromiter(values, dtype=object, count=self.num_envs)
+
+    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        """Does what Gymnasium does, without a new array for each entry."""
+        for key, value in env_info.items():
+            mask = vector_infos.get(f"_{key}")
+            if mask is None:
+                super()._add_info(vector_infos, {key: value}, env_num)
+                continue
+            if isinstance(value, dict) and key != "final_obs":
+                self._add_info(vector_infos[key], value, env_num)
+            else:
+                vector_infos[key][env_num] = value
+            mask[env_num] = True
+        return vector_infos
 
     def _games_to_reset(self, actions: Sequence[str]) -> list[int]:
         """Returns the games that this step resets; raises Gymnasium's errors for invalid calls."""

@@ -229,6 +229,7 @@ def test_a_text_with_a_sentence_of_the_changelog_is_noticed():
 
 def test_authors_that_a_changelog_links_to_are_no_terms():
     assert issue.terms_of("Fix ``drop_while`` for iterators. Thanks `Ada L`_!", {"chunk"}) == ["drop_while"]
+    assert issue.terms_of("Reject `data:` addresses with `@cache`. Reported by @LOVELACE.", set()) == ["data:"]
 
 
 def test_an_error_with_a_name_of_its_own_is_said_to_be_raised():

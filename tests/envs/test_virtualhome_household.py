@@ -1,8 +1,11 @@
 """VirtualHome, version 1 of drawn homes: ordered goals, splits, common sense, players and texts."""
 
 import dataclasses
+import gc
+import hashlib
 import random
 import re
+import weakref
 from collections import deque
 from dataclasses import replace
 from functools import cache
@@ -34,6 +37,7 @@ from envsuite.errors import BadKnob, UsageError
 
 LEVELS = ("easy", "medium", "hard")
 TEST = 1_000_000
+DIGESTS = {"easy": "4c647b97961ab884", "medium": "2e9dc4177782d84a", "hard": "b966a5ed71681dd6"}
 
 
 @cache
@@ -538,3 +542,36 @@ def test_a_snapshot_brings_the_very_same_episode_back():
     env.restore(snapshot)
     assert [env.step(env.expert())[0] for _ in range(4)] == first
     assert env.expert("partial") is not None
+
+
+@pytest.mark.parametrize(("level", "digest"), DIGESTS.items())
+def test_a_seed_is_the_same_game_in_every_version(level, digest):
+    """Plays 8 drawn homes with random commands, some of them in other spellings or refused."""
+    env, choose, seen = registry.build(f"VirtualHome-{level}-v1", "dense"), random.Random(0).random, hashlib.sha256()
+    for seed in (0, 1, 2, 3, TEST, TEST + 1, 2 * TEST, 2 * TEST + 1):
+        text, info = env.reset(seed=seed)
+        over = False
+        while not over:
+            offers = info["admissible_commands"]
+            seen.update(repr((text, offers, info["progression"], info["is_action_valid"])).encode())
+            command = offers[int(choose() * len(offers))]
+            command = (command, f"Take the {command.split(maxsplit=1)[-1]}.")[choose() < 0.1]
+            text, reward, terminated, truncated, info = env.step(command)
+            seen.update(repr(reward).encode())
+            over = terminated or truncated
+    assert seen.hexdigest()[:16] == digest
+
+
+def test_a_game_that_is_over_is_freed_without_a_search_for_cycles():
+    """Many drawn homes at once would otherwise stay in memory, and the searches would take time."""
+    env = registry.build("VirtualHome-easy-v1", objects=9)
+    env.kept_games = 1
+    gc.disable()
+    try:
+        env.reset(seed=1)
+        env.step(env.admissible()[0])
+        engine = weakref.ref(env.game.engine)
+        env.reset(seed=2)
+        assert engine() is None
+    finally:
+        gc.enable()

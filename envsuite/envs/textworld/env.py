@@ -144,7 +144,7 @@ class TextWorld(TextEnv):
         ),
         Knob(
             "engine",
-            "interpreter",
+            "auto",
             "auto: listed commands without compiling, except in cooking, until a command needs the interpreter",
             choices=("auto", "interpreter"),
         ),

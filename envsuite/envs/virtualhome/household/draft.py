@@ -273,7 +273,7 @@ class Draft:
             return None
         if not self._add_other_items(things):
             return None
-        home = self._empty.furnished(ordered(things), start)
+        home = self._empty.furnished(furniture | {key: things[key] for key in sorted(self.items)}, start)
         engine = HouseholdEngine(home)
         tracker = OrderedTracker(engine, goal)
         if any(tracker.holds(engine.start, k) for k in range(len(goal.parts))):
@@ -286,7 +286,7 @@ class Draft:
         """Returns the furniture at the start: on if the goal switches it off."""
         powered = {c.x for part in self.parts for c in conditions(part) if c.kind == "off"}
         things = self.layout.things
-        return {key: thing._replace(powered=True) if key in powered else thing for key, thing in things.items()}
+        return things | {key: things[key]._replace(powered=True) for key in powered} if powered else things
 
     def _usual(self, sort: str) -> dict[str, float]:
         """Returns the furniture of this home where people keep objects of a category, with weights."""
@@ -312,16 +312,18 @@ class Draft:
                 return None
             place = self.dice.weighted(fitting or places)
         furniture = self.layout.things[place]
-        location: dict[str, Any] = {"inside": place} if furniture.container else {"on": (place,)}
-        return Thing(item, furniture.room, movable=True, sort=sort_of(item), **location)
+        on, inside = ((), place) if furniture.container else ((place,), "")
+        return Thing(item, furniture.room, "", on, inside, movable=True, sort=sort_of(item))
 
     def _add_other_items(self, things: dict[str, Thing]) -> bool:
         """Adds objects that the goal does not need: first some of the same categories, then any."""
         settings = self.settings
         sorts = {sort_of(item) for item in self.items}
-        placeable = {sort for sort in catalog()["goods"] if self._usual(sort).keys() - self.bare}
         sort_of_noun = sorts_of_nouns()
-        free = [noun for noun in self.dice.shuffled(self._free(nouns("*", False))) if sort_of_noun[noun] in placeable]
+        free = self.dice.shuffled(self._free(nouns("*", False)))
+        if self.bare:
+            placeable = {sort for sort in catalog()["goods"] if self._usual(sort).keys() - self.bare}
+            free = [noun for noun in free if sort_of_noun[noun] in placeable]
         number = settings.objects - len(self.items)
         alike = [noun for noun in free if sort_of_noun[noun] in sorts][: settings.distractors]
         others = (noun for noun in free if noun not in alike)

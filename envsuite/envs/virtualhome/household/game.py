@@ -74,7 +74,8 @@ class HouseholdGame:
             return Outcome(REASONS["UNKNOWN"], valid=False)
         if action.verb == "look":
             return Outcome(self._narrator.everything(self.state))
-        after, error = self.engine.apply(self.state, action)
+        # What is on offer can be seen, so that only other commands need a look at what is in sight.
+        after, error = self.engine.apply(self.state, action, -1 if text in self._offers else None)
         if error:
             return Outcome(REASONS[error], valid=False)
         if action.verb == WALK and not self._room_matters[self.part]:

@@ -45,7 +45,9 @@ class Dice:
 
     def shuffled(self, options: Sequence[_T]) -> list[_T]:
         """Returns the options in a random order."""
-        return sorted(options, key=lambda _: self._random())
+        random = self._random
+        keys = [random() for _ in options]
+        return [options[i] for i in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 class FurnishedPlan(NamedTuple):

@@ -9,8 +9,9 @@ where the player starts. Each belongs to one split by its hash, whatever the set
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any
 
 from envsuite.envs.virtualhome.household.goals import Alternatives, OrderedGoal
@@ -58,21 +59,24 @@ def structure(goal: OrderedGoal, start: str, things: Mapping[str, Thing]) -> str
                 name = f"part {number} choice {which} of {requirement.count}{better}"
                 for condition in option:
                     facts.add_condition(name, condition)
-    return facts.refined()
+    return _refined(tuple(facts.kinds), tuple(facts.relations))
+
+
+Relation = tuple[str, tuple[int, ...]]
+_flags_of = attrgetter(*_FLAGS)
 
 
 class _Facts:
-    """Relations between the rooms and things that matter to a goal."""
+    """Relations between the rooms and things that matter to a goal, which are numbered as they are mentioned."""
 
     def __init__(self, things: Mapping[str, Thing]) -> None:
         self.things = things
-        self.kinds: dict[str, str] = {}
-        self.relations: list[tuple[str, tuple[str, ...]]] = []
+        self.kinds: list[str] = []
+        self.relations: list[Relation] = []
+        self._numbers: dict[str, int] = {}
 
     def add(self, relation: str, *keys: str) -> None:
-        for key in keys:
-            self._add_node(key)
-        self.relations.append((relation, keys))
+        self.relations.append((relation, tuple([self._number(key) for key in keys])))
 
     def add_condition(self, name: str, condition: Condition) -> None:
         kind, x, y = condition
@@ -80,40 +84,50 @@ class _Facts:
             y = next(key for key, thing in self.things.items() if thing.process == y)
         self.add(f"{name}: {kind}", *([x, y] if y else [x]))
 
-    def _add_node(self, key: str) -> None:
-        if key in self.kinds:
-            return
+    def _number(self, key: str) -> int:
+        number = self._numbers.get(key)
+        if number is not None:
+            return number
+        number = self._numbers[key] = len(self.kinds)
         thing = self.things.get(key)
         if thing is None:
-            self.kinds[key] = "room"
-            return
-        self.kinds[key] = " ".join(flag for flag in _FLAGS if getattr(thing, flag))
-        place = thing.inside or (thing.on[0] if thing.on else thing.room)
-        self.add("at", key, place)
-
-    def refined(self) -> str:
-        """Returns the relations with colours in place of keys, in a canonical order."""
-        colours = _ranks(self.kinds)
-        for _ in range(_ROUNDS):
-            seen: dict[str, list[Any]] = {key: [] for key in self.kinds}
-            for relation, keys in self.relations:
-                around = [colours[key] for key in keys]
-                for position, key in enumerate(keys):
-                    seen[key].append((relation, position, around))
-            before, colours = colours, _ranks({key: (colours[key], sorted(facts)) for key, facts in seen.items()})
-            if colours == before:  # further rounds change nothing
-                break
-        nodes = sorted((colours[key], kind) for key, kind in self.kinds.items())
-        relations = sorted((relation, [colours[key] for key in keys]) for relation, keys in self.relations)
-        return repr((nodes, relations))
+            self.kinds.append("room")
+        else:
+            self.kinds.append(_kind(_flags_of(thing)))
+            self.add("at", key, thing.inside or (thing.on[0] if thing.on else thing.room))
+        return number
 
 
-def _ranks(signatures: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the rank of every key's signature among the different signatures."""
-    ranks: dict[str, int] = {}
+@cache
+def _kind(flags: tuple[bool, ...]) -> str:
+    """Returns the names of the `_FLAGS` that are set."""
+    return " ".join(flag for flag, holds in zip(_FLAGS, flags, strict=True) if holds)
+
+
+@lru_cache(maxsize=65536)
+def _refined(kinds: tuple[str, ...], relations: tuple[Relation, ...]) -> str:
+    """Returns the relations with colours in place of numbers, in a canonical order."""
+    colours = _ranks(kinds)
+    for _ in range(_ROUNDS):
+        seen: list[list[Any]] = [[] for _ in kinds]
+        for relation, nodes in relations:
+            around = [colours[node] for node in nodes]
+            for position, node in enumerate(nodes):
+                seen[node].append((relation, position, around))
+        before = colours
+        colours = _ranks([(colour, sorted(facts)) for colour, facts in zip(colours, seen, strict=True)])
+        if colours == before:  # further rounds change nothing
+            break
+    named = sorted(zip(colours, kinds, strict=True))
+    return repr((named, sorted((relation, [colours[node] for node in nodes]) for relation, nodes in relations)))
+
+
+def _ranks(signatures: Sequence[Any]) -> list[int]:
+    """Returns the rank of every signature among the different ones."""
+    ranks = [0] * len(signatures)
     rank, last = -1, None
-    for signature, key in sorted((signature, key) for key, signature in signatures.items()):
+    for signature, node in sorted((signature, node) for node, signature in enumerate(signatures)):
         if signature != last:
             rank, last = rank + 1, signature
-        ranks[key] = rank
+        ranks[node] = rank
     return ranks

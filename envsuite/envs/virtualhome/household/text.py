@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from functools import lru_cache
+from sys import intern
 
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.rules.engine import (
@@ -62,6 +64,12 @@ class QuotedCommandParser(CommandParser):
         return super().parse(text)
 
 
+@lru_cache(maxsize=8192)
+def _phrase(verb: str, x: str, y: str) -> str:
+    """Returns a command. Homes share the text, so that many games at once need less memory."""
+    return SHORT_PHRASES[verb].format(x=x, y=y)
+
+
 class Offers:
     """Lists the commands that would be accepted in a state.
 
@@ -71,20 +79,20 @@ class Offers:
     def __init__(self, engine: HouseholdEngine) -> None:
         self.engine, self.home = engine, engine.home
         memo = self.home.memo
-        self._of_furniture: dict[HomeAction, str] = memo.setdefault("phrases", {})
+        self._of_furniture: dict[tuple[str, int, int], str] = memo.setdefault("phrases", {})
         self._actions_of_furniture: dict[str, HomeAction] = memo.setdefault("actions", {LOOK: HomeAction("look")})
         self._empty_handed: dict[tuple[int, ...], tuple[str, ...]] = memo.setdefault("offers", {})
         self._walks: dict[tuple[int, int], tuple[str, ...]] = memo.setdefault("walks", {})
-        self._of_objects: dict[HomeAction, str] = {}
+        self._of_objects: dict[tuple[str, int, int], str] = {}
         self._actions_of_objects: dict[str, HomeAction] = {}
         self._here: dict[Hashable, tuple[str, ...]] = {}
 
-    def phrase(self, action: HomeAction) -> str:
-        """Returns the command for an action."""
+    def phrase(self, action: tuple[str, int, int]) -> str:
+        """Returns the command for an action, which may be a plain tuple."""
         phrase = self._of_furniture.get(action) or self._of_objects.get(action)
         if phrase is None:
-            nouns = self.home.nouns
-            phrase = SHORT_PHRASES[action.verb].format(x=nouns.get(action.x, ""), y=nouns.get(action.y, ""))
+            action, nouns = HomeAction._make(action), self.home.nouns
+            phrase = _phrase(action.verb, nouns.get(action.x, ""), nouns.get(action.y, ""))
             if action.x & self.home.movable:
                 self._of_objects[action], self._actions_of_objects[phrase] = phrase, action
             else:
@@ -120,7 +128,7 @@ class Offers:
     def _list(self, s: HomeState, things: tuple[int, ...]) -> tuple[str, ...]:
         home, near, phrase = self.home, s.near, self.phrase
         if s.sitting:
-            walks: tuple[str, ...] = (phrase(HomeAction(STANDUP)), LOOK)
+            walks: tuple[str, ...] = (phrase((STANDUP, 0, 0)), LOOK)
         else:
             walks = self._walks.get((s.room, near)) or self._walks_from(s.room, near)
         if not near:
@@ -128,33 +136,38 @@ class Offers:
         held = [bit for bit in (s.right, s.left) if bit]
         free = len(held) < 2
         opened, power = s.open, s.power
-        actions = [HomeAction(GRAB, bit) for bit in things] if free else []
+        actions = [(GRAB, bit, 0) for bit in things] if free else []  # tuples cost a tenth of a `HomeAction`
         for x in home.bits(home.at_root[near] & home.target):
             door = x & home.door
             if door:
                 if opened & x:
-                    actions.append(HomeAction(CLOSE, x))
+                    actions.append((CLOSE, x, 0))
                 elif free and not power & x:
-                    actions.append(HomeAction(OPEN, x))
+                    actions.append((OPEN, x, 0))
             if x & home.switch and free:
                 if power & x:
-                    actions.append(HomeAction(SWITCHOFF, x))
+                    actions.append((SWITCHOFF, x, 0))
                 elif not opened & x:
-                    actions.append(HomeAction(SWITCHON, x))
+                    actions.append((SWITCHON, x, 0))
             if held:
                 if x & home.container and (not door or opened & x):
-                    actions += [HomeAction(PUTIN, item, x) for item in held]
+                    actions += [(PUTIN, item, x) for item in held]
                 if x & home.surface:
-                    actions += [HomeAction(PUTBACK, item, x) for item in held]
+                    actions += [(PUTBACK, item, x) for item in held]
             if x & home.seat and not s.sitting:
-                actions.append(HomeAction(SIT, x))
+                actions.append((SIT, x, 0))
         return (*walks, *map(phrase, actions))
 
     def _walks_from(self, room: int, near: int) -> tuple[str, ...]:
         home = self.home
-        pieces = home.fixed_in[room] & home.target & ~home.at_root.get(near, 0)
-        bits = [*(bit for bit in home.room_bits if bit != room), *home.bits(pieces)]
-        walks = self._walks[room, near] = (*(self.phrase(HomeAction(WALK, bit)) for bit in bits), LOOK)
+        if not near:
+            bits = [*(bit for bit in home.room_bits if bit != room), *home.bits(home.fixed_in[room] & home.target)]
+            walks = (*[self.phrase((WALK, bit, 0)) for bit in bits], LOOK)
+        else:
+            walks = self._walks.get((room, 0)) or self._walks_from(room, 0)
+            left_out = [self.phrase((WALK, bit, 0)) for bit in home.bits(home.at_root[near] & home.target)]
+            walks = tuple([walk for walk in walks if walk not in left_out])
+        self._walks[room, near] = walks
         return walks
 
 
@@ -197,8 +210,7 @@ class ShortNarrator:
         mask, everything = home.fixed_in[s.room], not engine.nearsighted
         seen = s.room if everything else s.near  # where loose things are seen
         placed = engine.placed(s)
-        shown = any(placed.get(bit) for bit in self._seen_pieces(s.room, seen)) if seen else False
-        if not shown:
+        if not seen or placed.keys().isdisjoint(self._seen_pieces(s.room, seen)):
             key = s.room, s.open & mask, s.power & mask
             text = self._empty_rooms.get(key)
             if text is None:
@@ -295,7 +307,7 @@ class ShortNarrator:
         pieces = [self._piece(s, bit, loose, seen, stated) for bit in self._pieces[root]]
         text = f"{pieces[0]} with {listing(pieces[1:])}" if len(pieces) > 1 else pieces[0]
         if plain:
-            self._plain[key] = text
+            self._plain[key] = text = intern(text)
         return text
 
     def _piece(self, s: HomeState, bit: int, loose: dict[int, list[str]], seen: bool, stated: bool) -> str:

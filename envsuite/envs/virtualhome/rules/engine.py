@@ -7,6 +7,7 @@ returns its reason. There is no physics and no path-finding: every room is one w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from envsuite.envs.virtualhome.rules.home import Home
@@ -46,24 +47,27 @@ def put(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
     return (*values[:index], value, *values[index + 1 :])
 
 
+Rule = Callable[[HomeState, int, int], tuple[HomeState, str]]
+_RULES = {
+    WALK: "_walk",
+    GRAB: "_grab",
+    PUTIN: "_putin",
+    PUTBACK: "_putback",
+    OPEN: "_open",
+    CLOSE: "_close",
+    SWITCHON: "_switchon",
+    SWITCHOFF: "_switchoff",
+    SIT: "_sit",
+    STANDUP: "_standup",
+}
+
+
 class HomeEngine:
     """Published rules applied to one home."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
         self.start = self._start()
-        self._verbs = {
-            WALK: self._walk,
-            GRAB: self._grab,
-            PUTIN: self._putin,
-            PUTBACK: self._putback,
-            OPEN: self._open,
-            CLOSE: self._close,
-            SWITCHON: self._switchon,
-            SWITCHOFF: self._switchoff,
-            SIT: self._sit,
-            STANDUP: self._standup,
-        }
 
     def _start(self) -> HomeState:
         home = self.home
@@ -110,7 +114,8 @@ class HomeEngine:
                 seen = self.visible(s)
             if mentioned & ~seen:
                 return s, "NOT_VISIBLE"
-        return self._verbs[verb](s, x, y)
+        rule: Rule = getattr(self, _RULES[verb])  # bound methods kept in the engine would be a cycle of references
+        return rule(s, x, y)
 
     # ---- verbs -------------------------------------------------------------------------------------------------
 

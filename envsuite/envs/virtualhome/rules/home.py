@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 FLAGS = ("surface", "container", "door", "switch", "seat", "target", "always_on")
 """properties of things that a home stores as bit masks"""
 _flags_of = attrgetter(*FLAGS)
+BITS = tuple(1 << i for i in range(1024))
+"""Bits of rooms and things: all homes share these integers, so that many games at once need less memory."""
 
 
 class Thing(NamedTuple):
@@ -63,7 +65,7 @@ class Home:
         self.rooms = dict(rooms)
         self.start = start
         self.names = (*rooms, *self.things)
-        self.bit = {name: 1 << i for i, name in enumerate(self.names)}
+        self.bit = dict(zip(self.names, BITS, strict=False))
         self.nouns = {self.bit[key]: noun for key, noun in rooms.items()}
         self.nouns |= {self.bit[key]: thing.words for key, thing in self.things.items()}
         self.room_mask = (1 << len(rooms)) - 1
@@ -105,7 +107,7 @@ class Home:
         home.things, home.start = dict(things), start
         keys = list(things)[len(self.things) :]
         first = 1 << self.first_movable
-        bits = tuple(first << i for i in range(len(keys)))
+        bits = BITS[self.first_movable : self.first_movable + len(keys)]
         objects = [things[key] for key in keys]
         home.movable_keys, home.movable_bits = tuple(keys), bits
         home.names = (*self.names, *keys)
@@ -131,9 +133,10 @@ class Home:
         """Returns the single bits of a mask, lowest first."""
         bits = []
         while mask:
-            low = mask & -mask
-            bits.append(low)
-            mask ^= low
+            bit = BITS[mask.bit_length() - 1]
+            bits.append(bit)
+            mask ^= bit
+        bits.reverse()
         return bits
 
     def keys(self, mask: int) -> list[str]:
