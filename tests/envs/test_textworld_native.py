@@ -37,6 +37,11 @@ def step_both(pair, command):
 SAMPLES = {
     "observations raw": ("custom", {"world_size": 2, "nb_objects": 12, "quest_length": 4}, 60068),
     "a game that can be lost": ("treasure_hunter", {"level": 5}, 60005),
+    "a key that is named before the food beside it": (
+        "custom",
+        {"world_size": 2, "nb_objects": 12, "quest_length": 4},
+        71202,
+    ),
     "several quests": ("simple", {"rewards": "dense"}, 60001),
 }
 

@@ -135,12 +135,14 @@ class NativeGame:
                 if door is None and ((here, there) not in free or (there, here) not in free):
                     raise NotCovered("a blocked way")
                 self.exits[here][direction] = (there, door)
-        # Inform lists the things of a place in the order in which TextWorld's facts first mention them.
+        # Inform lists the things of a place in the order of their declarations. TextWorld declares kind by kind, in
+        # alphabetical order, and the things of a kind as its facts first mention them.
         mentions: dict[str, None] = {}
         for name, *arguments in facts:
             if arguments[0] not in self.exits:
                 mentions.update(dict.fromkeys(arguments if name == "match" else arguments[:1]))
-        self._order = [key for key in mentions if key in self._start_place and key != "P"]
+        placed = [key for key in mentions if key in self._start_place and key != "P"]
+        self._order = sorted(placed, key=lambda key: self.kind[key])
 
     def _read_quests(self, quests: list[dict[str, Any]]) -> None:
         self.quests: list[Quest] = []
