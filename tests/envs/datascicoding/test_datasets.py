@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import envsuite
+import urllib.request
 from envsuite.envs.datascicoding import datasets
 from envsuite.errors import BadKnob, DataError, UsageError
 from harness.cli import eval as evaluation
@@ -63,6 +64,7 @@ def test_another_file_is_refused_with_the_way_to_play_it_anyway(shared, tmp_path
 def test_openml_out_of_reach_is_one_line_with_a_way_on(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setattr(urllib.request, "_opener", None)  # urllib reads the proxies once in a process
     with pytest.raises(DataError, match=r"cannot be fetched from https://www\.openml\.org/d/1169") as caught:
         datasets.load("airlines")
     assert "\n" not in str(caught.value)
