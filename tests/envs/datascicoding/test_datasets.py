@@ -1,10 +1,11 @@
 """DataSciCoding: shipped, added and own data sets, and what the prompt says of them."""
 
+import urllib.request
+
 import numpy as np
 import pytest
 
 import envsuite
-import urllib.request
 from envsuite.envs.datascicoding import datasets
 from envsuite.errors import BadKnob, DataError, UsageError
 from harness.cli import eval as evaluation
