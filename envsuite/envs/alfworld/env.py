@@ -108,12 +108,12 @@ class AlfworldEnv(TextEnv):
         self._files: list[data.GameFile] = []
         self._epoch: list[int] | None = None
         if settings.games == GENERATED:
-            package_folder()  # generating games reads its files: download it now if it is missing
-            self._generator = _generator_settings(vars(settings), self.generator_version)
             if settings.numbers == "drawn" and settings.engine == "textworld":
                 raise UsageError(
                     "The textworld engine numbers things itself: use numbers=consecutive, or engine=native."
                 )
+            package_folder()  # generating games reads its files: download it now if it is missing
+            self._generator = _generator_settings(vars(settings), self.generator_version)
         else:
             self._files = _official_files(vars(settings))
         self._stock: StockEngine | None = None

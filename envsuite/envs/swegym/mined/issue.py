@@ -146,7 +146,7 @@ def terms_of(note: str, avoid: set[str]) -> list[str]:
     Leaves out names in `avoid`, numbers of issues, and text between two terms.
     """
     terms = []
-    note = re.sub(r"https?://\S+|\bwww\.\S+|`[^`]*`_+|(?<![\w`])@[\w-]+", " ", note)  # addresses, authors
+    note = re.sub(r"https?://\S+|\bwww\.\S+|`[^`]*`_+|(?<![\w`])@[\w-]+(?:\.\w+)*", " ", note)  # addresses, authors
     for code, word in _TERM.findall(note):
         term = (code or word).strip()
         if not term or term.startswith(("http", "#", "@", "(")) or _NO_TERM.fullmatch(term) or _CUT.search(term):
