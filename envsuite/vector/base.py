@@ -62,42 +62,42 @@ class TextVectorEnv(SyncVectorEnv):
         gains: list[Any] = [0.0] * n
         terminated, truncated = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         rows: list[tuple[Any, ...]] = []  # values of the entries `INFO_KEYS`
-        others: list[dict[str, Any]] = []  # all other entries
+        extras: list[dict[str, Any]] = []  # all other entries
         for i, (env, command) in enumerate(zip(envs, actions, strict=True)):
             if i in resetting:
-                texts[i], other = env.reset()
+                texts[i], extra = env.reset()
             else:
                 texts[i], gains[i], ends, cut, valid, reason = env.advance(command)
                 if not (ends or cut):
                     rows.append((env.success, valid, env.admissible(), env.progression, reason, env.primitive_steps))
-                    others.append(env.extra_info())
+                    extras.append(env.extra_info())
                     continue
                 terminated[i], truncated[i] = ends, cut
-                other = env._info(valid, reason)
+                extra = env._info(valid, reason)
                 if self.autoreset_mode is AutoresetMode.SAME_STEP:
-                    final = {"final_obs": texts[i], "final_info": other}
-                    texts[i], other = env.reset()
-                    other |= final
-            rows.append(tuple(map(other.pop, INFO_KEYS)))
-            others.append(other)
+                    final = {"final_obs": texts[i], "final_info": extra}
+                    texts[i], extra = env.reset()
+                    extra |= final
+            rows.append(tuple(map(extra.pop, INFO_KEYS)))
+            extras.append(extra)
         self._terminations, self._truncations = terminated, truncated
         self._autoreset_envs = terminated | truncated
         infos: dict[str, Any] = {}
         for key, values in zip(INFO_KEYS, zip(*rows, strict=True), strict=True):
             infos[key], infos[f"_{key}"] = self._column(values), self._all
-        return tuple(texts), np.array(gains), terminated.copy(), truncated.copy(), self._merge(infos, others)
+        return tuple(texts), np.array(gains), terminated.copy(), truncated.copy(), self._merge(infos, extras)
 
-    def _merge(self, infos: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
+    def _merge(self, infos: dict[str, Any], extras: list[dict[str, Any]]) -> dict[str, Any]:
         """Returns `infos` with further entries of each game; an entry that all games have is made at once."""
-        if not any(others):
+        if not any(extras):
             return infos
-        first = others[0]
-        shared = [key for key in first if not isinstance(first[key], dict) and all(key in other for other in others)]
+        first = extras[0]
+        shared = [key for key in first if not isinstance(first[key], dict) and all(key in extra for extra in extras)]
         for key in shared:
-            infos[key], infos[f"_{key}"] = self._column([other[key] for other in others]), self._all
-        for i, other in enumerate(others):
-            if len(other) > len(shared):
-                infos = self._add_info(infos, {key: other[key] for key in other if key not in shared}, i)
+            infos[key], infos[f"_{key}"] = self._column([extra[key] for extra in extras]), self._all
+        for i, extra in enumerate(extras):
+            if len(extra) > len(shared):
+                infos = self._add_info(infos, {key: extra[key] for key in extra if key not in shared}, i)
         return infos
 
     def _column(self, values: Sequence[Any]) -> np.ndarray:

@@ -62,12 +62,12 @@ for split, summary in OFFICIAL.items():
 
 
 BLIND_SHARES = {"easy": 0.8, "medium": 0.7, "hard": 0.8}
-"""Of versions 0 and 1, which number objects and receptacles alike in all rooms, so that a script can try the usual
-places."""
+"""Largest blind success by level of versions 0 and 1: they number objects and receptacles alike in all rooms, so that a
+script can try the usual places."""
 
 
 def register_generated(name: str, summary: str, level: str = "", **kwargs: object) -> None:
-    """Registers all versions of a task of generated games: 0 and 1, and for a level 2, whose numbers are drawn."""
+    """Registers all versions of a task of generated games: 0 and 1; a level also has version 2, with drawn numbers."""
     for version, (entry, vector, rooms) in enumerate(GENERATED):
         register(
             Task(

@@ -31,7 +31,7 @@ DISJOINT = {"train": range(50_001, 1_050_001), "valid": range(40_001, 40_201), "
 
 
 BLIND_SHARES = {"easy": 0.4}
-"""Of versions whose objectives often state every step of the solution; a script turns them into commands."""
+"""Largest blind success by level of versions 0 and 1: their objectives often state every step of the solution."""
 
 
 def _task(
