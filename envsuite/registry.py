@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import gymnasium as gym
@@ -247,10 +248,14 @@ def make_vec(
     shaping_gamma: float = 0.99,
     shaping_unit: ShapingUnit | str = ShapingUnit.COMMAND,
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+    processes: int = 1,
     **knobs: Any,
 ) -> Any:
     """Builds `num_envs` environments of a task with `gym.make_vec`, using the task's own vector
     environment if it has one.
+
+    With `processes` above 1, the games are shared out among that many processes, which play at the same time; the
+    results are the same.
 
     Examples:
         >>> envs = make_vec("virtualhome-easy", 2)
@@ -262,7 +267,18 @@ def make_vec(
     settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), None, knobs)
     reset_option = {"autoreset_mode": autoreset_mode}
     options: dict[str, Any] = reset_option if task.vector_entry_point else {"vector_kwargs": reset_option}
-    return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **options, **settings))
+    make_part = partial(_make_games, task, {**options, **settings})
+    if processes == 1:
+        return make_part(num_envs)
+    from envsuite.vector.processes import ProcessVectorEnv  # multiprocessing, on first use
+
+    return ProcessVectorEnv(make_part, num_envs, processes)
+
+
+def _make_games(task: Task, options: dict[str, Any], num_envs: int) -> Any:
+    """Returns a vector environment in this process, which may be a new one that does not know the task yet."""
+    register(task)
+    return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **options))
 
 
 def _single(task: str | Task) -> Task:

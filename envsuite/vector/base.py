@@ -123,18 +123,27 @@ class TextVectorEnv(SyncVectorEnv):
         return vector_infos
 
     def _games_to_reset(self, actions: Sequence[str]) -> list[int]:
-        """Returns the games that this step resets; raises Gymnasium's errors for invalid calls."""
-        if isinstance(actions, str):
-            raise gym.error.InvalidAction(f"step() needs a list of {self.num_envs} commands, not one string.")
-        if len(actions) != self.num_envs:
-            raise gym.error.InvalidAction(f"{self.num_envs} games need {self.num_envs} commands, not {len(actions)}.")
-        over: list[int] = []
-        if self.autoreset_mode is not AutoresetMode.SAME_STEP and self._autoreset_envs.any():
-            over = np.flatnonzero(self._autoreset_envs).tolist()
-            if self.autoreset_mode is AutoresetMode.DISABLED:
-                raise gym.error.ResetNeeded(f"Game {over[0]} is over: reset() with a reset_mask before step().")
-        if {*map(type, actions)} - {str}:
-            for i, command in enumerate(actions):
-                if i not in over and not isinstance(command, str):
-                    raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
-        return over
+        return games_to_reset(actions, self._autoreset_envs, self.autoreset_mode)
+
+
+def games_to_reset(actions: Sequence[str], ended: np.ndarray, mode: AutoresetMode) -> list[int]:
+    """Returns the games that a step with these commands resets. `ended` [games] is true for games that are over.
+
+    Raises Gymnasium's InvalidAction for a wrong number of commands or one that is no string, and ResetNeeded for a game
+    that is over, if the mode leaves its reset to the caller.
+    """
+    n = len(ended)
+    if isinstance(actions, str):
+        raise gym.error.InvalidAction(f"step() needs a list of {n} commands, not one string.")
+    if len(actions) != n:
+        raise gym.error.InvalidAction(f"{n} games need {n} commands, not {len(actions)}.")
+    over: list[int] = []
+    if mode is not AutoresetMode.SAME_STEP and ended.any():
+        over = np.flatnonzero(ended).tolist()
+        if mode is AutoresetMode.DISABLED:
+            raise gym.error.ResetNeeded(f"Game {over[0]} is over: reset() with a reset_mask before step().")
+    if {*map(type, actions)} - {str}:
+        for i, command in enumerate(actions):
+            if i not in over and not isinstance(command, str):
+                raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
+    return over
