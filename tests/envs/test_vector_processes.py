@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from envsuite import registry
 from envsuite.errors import BadKnob, EngineFailure, MissingExtra, UsageError
 from tests.envs.test_tables import compare, same
+from tests.processes import obey_interrupts
 from tests.toys import Faulty, Holding
 
 FAULTY, HOLDING = (f"{toy.__name__}-v0" for toy in (Faulty, Holding))
@@ -164,7 +165,12 @@ def test_no_process_outlives_its_parent(number: signal.Signals, tmp_path: Path) 
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(guard='__name__ == "__main__"'))
     parent = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=obey_interrupts,
     )
     assert parent.stdout is not None and parent.stderr is not None
     pids = [int(word) for word in parent.stdout.readline().split()]
