@@ -32,15 +32,31 @@ LOCK_DISTANCE = 10_000  # distance of a locked door in route searches
 BLOCK_COST = 8  # what an object beside a door, in the way, adds to the heuristic
 LOCK_COST = 6  # what a lock adds to the heuristic, without the way to its key
 UNREACHABLE = 1_000_000
-SEARCH_BUDGETS = (
-    (3.0, 3_000, False, False),
-    (3.0, 6_000, False, True),
-    (3.0, 6_000, True, False),
-    (20.0, 20_000, False, False),
+
+
+class Effort(NamedTuple):
+    """How hard a search tries, and for what."""
+
+    weight: float
+    """of the heuristic"""
+    states: int
+    """expanded at most"""
+    needed_only: bool = False
+    """pick up only keys of locked doors and objects of the mission"""
+    count_blocked: bool = False
+    """the heuristic counts objects beside doors"""
+    unlocking: bool = False
+    """open any locked door: the heuristic of a clause does not know the way to a key for what is carried"""
+
+
+EFFORTS = (
+    Effort(3.0, 3_000),
+    Effort(3.0, 6_000, count_blocked=True),
+    Effort(3.0, 6_000, needed_only=True),
+    Effort(3.0, 6_000, count_blocked=True, unlocking=True),
+    Effort(20.0, 20_000),
 )
-"""(weight of the heuristic, states expanded, whether to pick up needed objects only, whether the
-heuristic counts objects beside doors), in order"""
-EXACT_BUDGET = ((1.0, 100_000, False, False),)
+EXACT_EFFORTS = (Effort(1.0, 100_000),)
 ARRIVED = -1  # stage of a successful state
 
 
@@ -59,7 +75,7 @@ class GridPlanner:
         self._route_cache: dict[tuple[frozenset[int], tuple[bool, ...], frozenset[int]], RouteTable] = {}
         self._carry_cache: dict[tuple[int, frozenset[int], tuple[bool, ...], frozenset[int]], int] = {}
         self._thresholds = frozenset(cell + step for cell in model.door_cells for step in model.ahead)
-        self._count_blocked = False
+        self._effort = EXACT_EFFORTS[0]
         self._blocked: dict[tuple[int, ...], frozenset[int]] = {}
         self._locks: dict[tuple[int, ...], tuple[bool, ...]] = {}
         self._around: dict[int, frozenset[int]] = {}
@@ -96,12 +112,8 @@ class GridPlanner:
         actions: list[int] = []
         state, status = start, "continue"
         while status != "success":
-            leg = next(
-                filter(
-                    None, (self._a_star(state, *effort) for effort in (EXACT_BUDGET if self.exact else SEARCH_BUDGETS))
-                ),
-                None,
-            )
+            efforts = EXACT_EFFORTS if self.exact else EFFORTS
+            leg = next(filter(None, (self._a_star(state, effort) for effort in efforts)), None)
             if leg is None:
                 return None
             for action in leg:
@@ -109,11 +121,12 @@ class GridPlanner:
             actions += leg
         return actions
 
-    def _a_star(
-        self, start: GridState, weight: float, budget: int, needed_only: bool, count_blocked: bool
-    ) -> list[int] | None:
-        """Returns the actions to success or, unless exact, to the next completed clause."""
-        self._count_blocked = count_blocked
+    def _a_star(self, start: GridState, effort: Effort) -> list[int] | None:
+        """Returns the actions to success or, unless exact, to the next completed clause or opened lock."""
+        if effort.unlocking and LOCKED not in start.doors:
+            return None
+        self._effort = effort
+        weight, budget, needed_only, _, _ = effort
         order = count()
         costs, parents = {start: 0}, {start: (start, -1)}
         heap = [(weight * self.bound(start), 0, next(order), start)]
@@ -151,8 +164,10 @@ class GridPlanner:
         return None
 
     def _is_goal(self, start: GridState, state: GridState) -> bool:
-        progress = (state.stage, state.done) != (start.stage, start.done)
-        return state.stage == ARRIVED or (progress and not self.exact)
+        if state.stage == ARRIVED or self.exact:
+            return state.stage == ARRIVED
+        unlocked = self._effort.unlocking and state.doors.count(LOCKED) < start.doors.count(LOCKED)
+        return unlocked or (state.stage, state.done) != (start.stage, start.done)
 
     def _worth_trying(self, state: GridState, action: int) -> bool:
         model = self.model
@@ -181,6 +196,8 @@ class GridPlanner:
     def bound(self, state: GridState) -> int:
         """Estimates the remaining actions (a lower bound if exact); UNREACHABLE if there are none."""
         model = self.model
+        if self._effort.unlocking:
+            return min(self._open_cost(state, door) for door, lock in enumerate(state.doors) if lock == LOCKED)
         if not self.exact:
             first = len(model.stages[0]) if state.stage else 0
             stage = model.stages[state.stage]
@@ -332,7 +349,7 @@ class GridPlanner:
 
     def _blocked_thresholds(self, state: GridState) -> frozenset[int]:
         """Returns the cells beside doors that hold an object, if the heuristic counts them."""
-        if not self._count_blocked:
+        if not self._effort.count_blocked:
             return frozenset()
         if state.where not in self._blocked:
             self._blocked[state.where] = self._thresholds.intersection(state.where)
