@@ -154,6 +154,8 @@ class GridPlanner:
                 after, status = self.model.step(state, action)
                 if status == "failure":
                     continue
+                if action == TOGGLE and after.where != state.where and self.model.is_lost(after):
+                    continue  # the box that it opened and so destroyed is needed later
                 if status == "success":
                     after = after._replace(stage=ARRIVED)
                 if cost < costs.get(after, UNREACHABLE):
