@@ -54,6 +54,8 @@ EFFORTS = (
     Effort(3.0, 6_000, count_blocked=True),
     Effort(3.0, 6_000, needed_only=True),
     Effort(3.0, 6_000, count_blocked=True, unlocking=True),
+    Effort(2.0, 6_000),
+    Effort(3.0, 20_000, count_blocked=True),
     Effort(20.0, 20_000),
 )
 EXACT_EFFORTS = (Effort(1.0, 100_000),)
