@@ -137,7 +137,15 @@ def test_the_planner_takes_over_when_the_bot_fails(name, seeds, reason):
         assert reason in env._expert.bot_failure
 
 
-@pytest.mark.parametrize(("name", "seed"), [("GoToImpUnlock", 6), ("GoToImpUnlock", 14), ("OpenDoorsOrderN4Debug", 1)])
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("GoToImpUnlock", 6),
+        ("GoToImpUnlock", 14),
+        ("OpenDoorsOrderN4Debug", 1),
+        ("PickupDistDebug", 981),
+    ],
+)
 def test_unwinnable_games_are_redrawn_and_counted(name, seed):
     env = registry.build(f"BabyAI-level-{name}-v0")
     assert expert_wins(env, seed)
@@ -213,6 +221,10 @@ def test_the_planner_opens_a_lock_first_where_what_it_carries_must_pass_the_lock
 def test_the_planner_opens_no_box_that_the_mission_needs_later():
     """A box that is opened is gone. This mission asks to go to the box first, and to pick it up at the end."""
     assert_a_plan_wins("MiniBossLevel", 381)
+
+
+def test_the_planner_opens_an_empty_box_that_is_in_the_way_and_may_not_be_picked_up():
+    assert_a_plan_wins("PickupDistDebug", 36)
 
 
 def test_the_bot_takes_over_where_a_search_failed_and_the_search_is_not_repeated():

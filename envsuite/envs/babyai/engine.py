@@ -141,15 +141,18 @@ class BoundedLevel:
 def reason_unwinnable(engine: Any) -> str:
     """Returns why the mission of a new layout cannot be done; '' if no reason is known.
 
-    minigrid 3.2 generates two kinds of such games. GoToImpUnlock may lock the key into the room
+    minigrid 3.2 generates three kinds of such games. GoToImpUnlock may lock the key into the room
     that it opens, because it compares numpy integers with `is`. In two thirds of
     OpenDoorsOrder*Debug the mission is a sequence of strict openings, whose second part is verified
-    with the command that completes the first one, and fails.
+    with the command that completes the first one, and fails. PickupDistDebug, where a wrong object in hand ends the
+    game, may shut its targets in behind other objects.
     """
     instrs = engine.instrs
     parts = [getattr(instrs, name, None) for name in ("instr_a", "instr_b")]
     if not isinstance(instrs, AndInstr) and all(isinstance(part, OpenInstr) and part.strict for part in parts):
         return "the strict second part fails when the first is done"
+    if isinstance(instrs, PickupInstr) and instrs.strict and not _can_pick_up_first(engine, instrs):
+        return "every target is behind objects that may not be picked up"
     items = [item for item in engine.grid.grid if item is not None]
     if not any(item.type == "door" and item.is_locked for item in items):
         return ""
@@ -158,6 +161,23 @@ def reason_unwinnable(engine: Any) -> str:
         if not any(id(item) in reached for item in described.find_matching_objs(engine)[0]):
             return "a target is behind a lock whose key cannot be reached"
     return ""
+
+
+def _can_pick_up_first(engine: Any, instrs: Any) -> bool:
+    """Returns True if the player can stand before a target without moving another object; boxes can be opened."""
+    # "a grey object" also describes the walls
+    targets = {id(item) for item in instrs.desc.find_matching_objs(engine)[0] if item.can_pickup()}
+    pending, seen = [(int(engine.agent_pos[0]), int(engine.agent_pos[1]))], set()
+    while pending:
+        x, y = pending.pop()
+        for cell in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)):
+            item = engine.grid.get(*cell)
+            if id(item) in targets:
+                return True
+            if cell not in seen and (item is None or (item.type == "box" and item.contains is None)):
+                seen.add(cell)
+                pending.append(cell)
+    return False
 
 
 def _reachable_objects(engine: Any) -> set[int]:

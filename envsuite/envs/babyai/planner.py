@@ -37,16 +37,11 @@ UNREACHABLE = 1_000_000
 class Effort(NamedTuple):
     """How hard a search tries, and for what."""
 
-    weight: float
-    """of the heuristic"""
-    states: int
-    """expanded at most"""
-    needed_only: bool = False
-    """pick up only keys of locked doors and objects of the mission"""
-    count_blocked: bool = False
-    """the heuristic counts objects beside doors"""
-    unlocking: bool = False
-    """open any locked door: the heuristic of a clause does not know the way to a key for what is carried"""
+    weight: float  # of the heuristic
+    states: int  # expanded at most
+    needed_only: bool = False  # pick up only keys of locked doors and objects of the mission
+    count_blocked: bool = False  # the heuristic counts objects beside doors
+    unlocking: bool = False  # open any lock: the heuristic of a clause does not fetch keys for what is carried
 
 
 EFFORTS = (
@@ -78,6 +73,8 @@ class GridPlanner:
         self._carry_cache: dict[tuple[int, frozenset[int], tuple[bool, ...], frozenset[int]], int] = {}
         self._thresholds = frozenset(cell + step for cell in model.door_cells for step in model.ahead)
         self._effort = EXACT_EFFORTS[0]
+        # Where a wrong object in hand ends the game, opening a box, which removes it, is the only way to clear a cell.
+        self._may_not_pick_up = any(clause.strict and clause.kind == "pickup" for clause in model.clauses)
         self._blocked: dict[tuple[int, ...], frozenset[int]] = {}
         self._locks: dict[tuple[int, ...], tuple[bool, ...]] = {}
         self._around: dict[int, frozenset[int]] = {}
@@ -182,7 +179,7 @@ class GridPlanner:
         front = state.cell + model.ahead[state.heading]
         door = model.door_at.get(front)
         if door is None:
-            return state.where.index(front) in model.content
+            return self._may_not_pick_up or state.where.index(front) in model.content
         return state.doors[door] != OPEN or any(door in clause.doors for clause in model.clauses)
 
     def _is_needed(self, state: GridState) -> bool:
