@@ -49,9 +49,10 @@ EFFORTS = (
     Effort(3.0, 6_000, count_blocked=True),
     Effort(3.0, 6_000, needed_only=True),
     Effort(3.0, 6_000, count_blocked=True, unlocking=True),
-    Effort(2.0, 6_000),
-    Effort(3.0, 20_000, count_blocked=True),
-    Effort(20.0, 20_000),
+    Effort(2.0, 4_000),
+    Effort(3.0, 8_000, count_blocked=True),
+    Effort(20.0, 6_000, count_blocked=True),
+    Effort(6.0, 12_000, count_blocked=True),
 )
 EXACT_EFFORTS = (Effort(1.0, 100_000),)
 ARRIVED = -1  # stage of a successful state
