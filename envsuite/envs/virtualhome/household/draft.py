@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -18,20 +19,14 @@ from envsuite.envs.virtualhome.household.goals import (
     conditions,
     ground,
 )
-from envsuite.envs.virtualhome.household.layouts import (
-    Dice,
-    empty_home,
-    layout,
-    places_by_door,
-    places_in,
-    usable_nouns,
-)
+from envsuite.envs.virtualhome.household.layouts import Dice, layout
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import split_of, structure
 from envsuite.envs.virtualhome.household.vocabulary import (
-    category,
+    members,
     noun_of,
     nouns,
+    object_names,
     sensible_places,
     sort_of,
     sorts_of_nouns,
@@ -69,12 +64,7 @@ class Draft:
         self.unseen_objects = settings.split == "unseen_object"
         self.items: dict[str, str] = {}  # loose object -> place where it must start, or ""
         self.banned: set[str] = set()  # nouns of further objects that would count for the goal
-        self.known = frozenset(nouns("*", self.unseen_objects))
         self.ways = 1  # to fix the choices of all parts
-        self._shut_away = places_by_door(plan, settings.rooms, settings.split)
-        self._usable = usable_nouns(plan, settings.rooms, settings.split)
-        self._empty = empty_home(plan, settings.rooms, settings.split)
-        self._places = places_in(plan, settings.rooms, settings.split)
         self.mentioned: set[str] = set()  # furniture and rooms that the goal mentions
         self.bare: set[str] = set()  # places that must be bare: no other objects start there
         self.parts: list[Part] = []
@@ -103,11 +93,11 @@ class Draft:
         if "kind" in spec:
             kind, count = self.dice.pick(spec["kind"]), spec.get("count", 1)
             excluded = "k" in spec.get("objects", ())
-            members = self._alike(count) if kind == "alike" else self._members(kind, count + excluded)
-            if members is None:
+            chosen = self._alike(count) if kind == "alike" else self._members(kind, count + excluded)
+            if chosen is None:
                 return None
-            slots["kind"], slots["k"], slots["count"] = kind, members, count
-            self.ways *= math.comb(len(members) - excluded, count)
+            slots["kind"], slots["k"], slots["count"] = kind, chosen, count
+            self.ways *= math.comb(len(chosen) - excluded, count)
         sort = ""
         for letter, sorts in zip("abc", spec.get("objects", ()), strict=False):
             if sorts == "k":
@@ -119,8 +109,8 @@ class Draft:
             slots[letter] = item
             sort = sort_of(item)
         for slot, kind in spec.get("slots", {}).items():
-            options = [key for key in self._candidates(kind, slots) if key not in self.mentioned]
-            options = [key for key in options if key not in slots.values()]
+            taken = self.mentioned.union([value for value in slots.values() if isinstance(value, str)])
+            options = [key for key in self._candidates(kind, slots) if key not in taken]
             if not options:
                 return None
             slots[slot] = self.dice.pick(options)
@@ -136,45 +126,42 @@ class Draft:
 
     def _members(self, kind: str, number: int) -> list[str] | None:
         """Adds objects of a kind to the home: `number`, and sometimes one more."""
-        members = vocabulary()["kinds"][kind]["members"]
-        present = [item for item in self.items if noun_of(item) in members]
-        free = self._free(noun for noun in members if noun in self.known)
+        of_kind = vocabulary()["kinds"][kind]["members"]
+        present = [item for item in self.items if noun_of(item) in of_kind]
+        free = self._free(members, kind)
         number += self._one_more(number)
-        chosen = [self._named(noun) for noun in self.dice.shuffled(free)[: max(number - len(present), 0)]]
+        new = self.dice.shuffled(free)[: max(number - len(present), 0)]
+        chosen = [self.dice.pick(object_names(noun)) for noun in new]
         if len(present) + len(chosen) != number:
             return None
         self.items.update(dict.fromkeys(chosen, ""))
-        self.banned.update(members)
+        self.banned.update(of_kind)
         return self.dice.shuffled(present + chosen)
 
     def _alike(self, number: int) -> list[str] | None:
         """Adds objects of one noun to the home: `number`, and sometimes one more."""
-        free = self._free(noun for noun in vocabulary()["plurals"] if noun in self.known)
+        free = self._free(members, "alike")
         if not free:
             return None
-        noun = self.dice.pick(free)
-        modifiers = self.dice.shuffled(vocabulary()["modifiers"][category(noun)])
-        chosen = [f"{modifier} {noun}" for modifier in modifiers[: number + self._one_more(number)]]
+        alike = self.dice.shuffled(object_names(self.dice.pick(free)))
+        chosen = alike[: number + self._one_more(number)]
         self.items.update(dict.fromkeys(chosen, ""))
         return chosen
 
-    def _free(self, candidates: Iterable[str]) -> list[str]:
-        """Returns the nouns of which the home has no object yet, can have one, and people keep such things here."""
+    def _free(self, source: Callable[[str, bool], tuple[str, ...]], name: str, unseen: bool | None = None) -> list[str]:
+        """Returns the nouns of `source` that people keep in this home and that can still get an object."""
+        usable = self.layout.usable(source, name, self.unseen_objects if unseen is None else unseen)
         taken = self.banned.union(map(noun_of, self.items))
-        usable = self._usable
-        return [noun for noun in candidates if noun not in taken and noun in usable]
-
-    def _named(self, noun: str) -> str:
-        return f"{self.dice.pick(vocabulary()['modifiers'][category(noun)])} {noun}"
+        return [noun for noun in usable if noun not in taken]
 
     def _new_item(self, sort: str) -> str | None:
         """Adds a new object of a category ('*': any) to the home. Returns None if none is left."""
         if sort == "*":
             sort = self.dice.pick(list(catalog()["goods"]))
-        free = self._free(nouns(sort, self.unseen_objects))
+        free = self._free(nouns, sort)
         if not free:
             return None
-        item = self._named(self.dice.pick(free))
+        item = self.dice.pick(object_names(self.dice.pick(free)))
         self.items[item] = ""
         return item
 
@@ -273,7 +260,7 @@ class Draft:
             return None
         if not self._add_other_items(things):
             return None
-        home = self._empty.furnished(furniture | {key: things[key] for key in sorted(self.items)}, start)
+        home = self.layout.home.furnished(furniture | {key: things[key] for key in sorted(self.items)}, start)
         engine = HouseholdEngine(home)
         tracker = OrderedTracker(engine, goal)
         if any(tracker.holds(engine.start, k) for k in range(len(goal.parts))):
@@ -288,54 +275,55 @@ class Draft:
         things = self.layout.things
         return things | {key: things[key]._replace(powered=True) for key in powered} if powered else things
 
-    def _usual(self, sort: str) -> dict[str, float]:
-        """Returns the furniture of this home where people keep objects of a category, with weights."""
-        return self._places[sort]
-
     def _place(self, item: str, avoid: set[str]) -> Thing | None:
         """Places an object at the start, not at furniture in `avoid`. Returns None without a place."""
-        place = self.items[item]
-        if not place:
-            usual = self._usual(sort_of(item))
-            places = {key: weight for key, weight in usual.items() if key not in avoid} if avoid else usual
-            if self.dice.chance(self.settings.surprise) or not places:
-                kinds = self.layout.kinds
-                anywhere = [*kinds.get("put", ()), *kinds.get("store", ())]
-                places = {key: 1.0 for key in anywhere if key not in avoid}
-            things = self.layout.things
-            hidden = self.dice.chance(self.settings.hidden)
-            if places is usual:
-                fitting = self._shut_away[sort_of(item), hidden]
-            else:
-                fitting = {key: weight for key, weight in places.items() if things[key].door == hidden}
-            if not (fitting or places):
-                return None
-            place = self.dice.weighted(fitting or places)
+        place = self.items[item] or self._draw_place(sort_of(item), avoid)
+        if place is None:
+            return None
         furniture = self.layout.things[place]
-        on, inside = ((), place) if furniture.container else ((place,), "")
-        return Thing(item, furniture.room, "", on, inside, movable=True, sort=sort_of(item))
+        return _loose_thing(item, place, furniture.room, furniture.container)
+
+    def _draw_place(self, sort: str, avoid: set[str]) -> str | None:
+        """Draws furniture for an object of a category, mostly where people keep such objects."""
+        plan, dice = self.layout, self.dice
+        surprise, hidden = dice.chance(self.settings.surprise), dice.chance(self.settings.hidden)
+        places = plan.usual[sort]
+        if not surprise and places and avoid.isdisjoint(places):
+            return dice.weighted(plan.usual_by_door[sort, hidden])
+        if not surprise:
+            places = {key: weight for key, weight in places.items() if key not in avoid}
+        if surprise or not places:
+            places = {key: weight for key, weight in plan.anywhere.items() if key not in avoid}
+        return dice.weighted(plan.by_door(places, hidden)) if places else None
 
     def _add_other_items(self, things: dict[str, Thing]) -> bool:
         """Adds objects that the goal does not need: first some of the same categories, then any."""
         settings = self.settings
         sorts = {sort_of(item) for item in self.items}
         sort_of_noun = sorts_of_nouns()
-        free = self.dice.shuffled(self._free(nouns("*", False)))
+        free = self.dice.shuffled(self._free(nouns, "*", unseen=False))
         if self.bare:
-            placeable = {sort for sort in catalog()["goods"] if self._usual(sort).keys() - self.bare}
+            placeable = {sort for sort, places in self.layout.usual.items() if places.keys() - self.bare}
             free = [noun for noun in free if sort_of_noun[noun] in placeable]
         number = settings.objects - len(self.items)
         alike = [noun for noun in free if sort_of_noun[noun] in sorts][: settings.distractors]
         others = (noun for noun in free if noun not in alike)
         nouns_to_add = [*alike, *islice(others, max(number, 0))][: max(number, 0)]
         for noun in nouns_to_add:
-            item = self._named(noun)
+            item = self.dice.pick(object_names(noun))
             self.items[item] = ""
             thing = self._place(item, avoid=self.bare)
             if thing is None:
                 return False
             things[item] = thing
         return len(nouns_to_add) == number
+
+
+@lru_cache(maxsize=16384)
+def _loose_thing(item: str, place: str, room: str, inside: bool) -> Thing:
+    """Returns an object in or on a piece of furniture; all homes share it."""
+    on = () if inside else (place,)
+    return Thing(item, room, on=on, inside=place if inside else "", movable=True, sort=sort_of(item))
 
 
 def ordered(things: dict[str, Thing]) -> dict[str, Thing]:

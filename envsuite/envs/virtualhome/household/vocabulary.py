@@ -42,6 +42,7 @@ def _device_kinds(furniture: str) -> list[str]:
     return [*spec.get("tags", ()), *([spec["process"]] if "process" in spec else [])]
 
 
+@cache
 def noun_of(item: str) -> str:
     """Returns the noun of an object, which is called by a modifier and a noun."""
     return item.partition(" ")[2]
@@ -70,6 +71,20 @@ def nouns(sort: str, unseen: bool) -> tuple[str, ...]:
     goods = catalog()["goods"]
     names = [item for key in (goods if sort == "*" else (sort,)) for item in goods[key]["unseen" if unseen else "seen"]]
     return tuple(names)
+
+
+@cache
+def members(kind: str, unseen: bool) -> tuple[str, ...]:
+    """Returns the nouns that a goal can call by a kind ('alike': can count), held-out ones or those of training."""
+    candidates = vocabulary()["plurals"] if kind == "alike" else vocabulary()["kinds"][kind]["members"]
+    known = nouns("*", unseen)
+    return tuple(noun for noun in candidates if noun in known)
+
+
+@cache
+def object_names(noun: str) -> tuple[str, ...]:
+    """Returns the names of all objects with a noun, one for each of its category's modifiers."""
+    return tuple(f"{modifier} {noun}" for modifier in vocabulary()["modifiers"][category(noun)])
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from envsuite.envs.virtualhome.household.classes import DrawSettings
 from envsuite.envs.virtualhome.household.draft import Draft, ordered
-from envsuite.envs.virtualhome.household.layouts import HOMES, Dice, layout
+from envsuite.envs.virtualhome.household.layouts import HOMES, Dice, Places, layout
 from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed
 from envsuite.envs.virtualhome.household.vocabulary import sensible_places, sort_of
 from envsuite.envs.virtualhome.rules.goals import Condition
@@ -91,7 +91,7 @@ class _ErrandDraft(Draft):
         if not self._add_other_items(placed):
             return None
         starts = tuple(dice.pick(mine) for mine in own)
-        home = self._empty.furnished(ordered(placed), starts[0])
+        home = self.layout.home.furnished(ordered(placed), starts[0])
         return SharedHome(home, self.plan, shared, own, starts, tuple(errands))
 
     def _errand(self, owner: int, sources: list[str], targets: list[str]) -> ListEntry | None:
@@ -101,14 +101,14 @@ class _ErrandDraft(Draft):
             item = self._new_item("*")
             if item is None:
                 return None
-            usual = self._usual(sort_of(item))
+            usual = self.layout.usual[sort_of(item)]
             froms = {key: usual[key] for key in sources if key in usual and key not in self.mentioned}
             sensible = sensible_places(sort_of(item))
             tos = [key for key in targets if key in sensible and key not in self.mentioned]
             if froms and tos:
                 shut = self.dice.chance(self.settings.hidden)
                 fitting = {key: weight for key, weight in froms.items() if self._door(key) == shut}
-                source, place = self.dice.weighted(fitting or froms), self.dice.pick(tos)
+                source, place = self.dice.weighted(Places.of(fitting or froms)), self.dice.pick(tos)
                 name = "store" if self._door(place) else "put"
                 slots = {"a": item, "p": place}
                 text = self._text(name, slots)
