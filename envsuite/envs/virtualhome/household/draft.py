@@ -21,7 +21,7 @@ from envsuite.envs.virtualhome.household.goals import (
 )
 from envsuite.envs.virtualhome.household.layouts import Dice, layout
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
-from envsuite.envs.virtualhome.household.structure import split_of, structure
+from envsuite.envs.virtualhome.household.structure import facts_of, mentions, outline, split_of
 from envsuite.envs.virtualhome.household.vocabulary import (
     members,
     noun_of,
@@ -41,6 +41,7 @@ from envsuite.envs.virtualhome.rules.lower_bound import LowerBound
 MIN_COMMANDS = 5
 MAX_WAYS = 4  # to fix the choices of a goal; the exact planner tries all of them
 _TRIES = 12  # sentences and places tried for one home
+_DRAWS_PER_OBJECT = 4  # its name, the chances of surprise and of a door, and its place
 _COUNTS = {1: "", 2: "two", 3: "three"}
 
 
@@ -245,29 +246,31 @@ class Draft:
             return None
         goal = OrderedGoal(_sentence(self.texts), tuple(self.parts), tuple(names))
         furniture = self._furniture()
+        things = dict(furniture)
+        mentioned_things = mentions(goal, things)
         goal_items = sorted(self.items)
         for _ in range(_TRIES):
             start = self.dice.pick(self.layout.rooms)
-            things = dict(furniture)
             for item in goal_items:
-                thing = self._place(item, avoid=mentioned)
+                thing = self._place(item, avoid=self.mentioned)
                 if thing is None:
                     return None
                 things[item] = thing
-            if split_of(structure(goal, start, things)) == self.split:
+            known = outline(facts_of(mentioned_things, start, things))
+            if known.split == self.split:
                 break
         else:
+            return None
+        if known.long_enough is False and not self.bare:
+            self._skip_other_items()
             return None
         if not self._add_other_items(things):
             return None
         home = self.layout.home.furnished(furniture | {key: things[key] for key in sorted(self.items)}, start)
-        engine = HouseholdEngine(home)
-        tracker = OrderedTracker(engine, goal)
-        if any(tracker.holds(engine.start, k) for k in range(len(goal.parts))):
-            return None
-        if any(LowerBound(engine, grounded)(engine.start, 0) < MIN_COMMANDS for grounded in ground(goal)):
-            return None
-        return DrawnHome(home, goal, self.plan, tracker)
+        tracker = OrderedTracker(HouseholdEngine(home), goal)
+        if known.long_enough is None:
+            known.long_enough = _is_long_enough(tracker)
+        return DrawnHome(home, goal, self.plan, tracker) if known.long_enough else None
 
     def _furniture(self) -> dict[str, Thing]:
         """Returns the furniture at the start: on if the goal switches it off."""
@@ -317,6 +320,24 @@ class Draft:
                 return False
             things[item] = thing
         return len(nouns_to_add) == number
+
+    def _skip_other_items(self) -> None:
+        """Draws as many numbers as `_add_other_items`, for a draft that is discarded and needs no place to be bare."""
+        free = len(self._free(nouns, "*", unseen=False))
+        number = self.settings.objects - len(self.items)
+        self.dice.skip(free + _DRAWS_PER_OBJECT * min(max(number, 0), free))
+
+
+def _is_long_enough(tracker: OrderedTracker) -> bool:
+    """Returns True if no part of a goal holds at the start and every way to reach it takes enough commands.
+
+    It depends on the facts in `structure.py` alone: other objects are neither at places that must be bare, nor does any
+    condition mention them.
+    """
+    engine, goal = tracker.engine, tracker.goal
+    if any(tracker.holds(engine.start, part) for part in range(len(goal.parts))):
+        return False
+    return all(LowerBound(engine, grounded)(engine.start, 0) >= MIN_COMMANDS for grounded in ground(goal))
 
 
 @lru_cache(maxsize=16384)

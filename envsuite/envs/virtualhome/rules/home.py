@@ -97,14 +97,15 @@ class Home:
         self.memo: dict[str, Any] = {}
         """texts and lists that depend on rooms and furniture alone, shared with all homes made by `furnished`"""
 
-    def furnished(self, things: Mapping[str, Thing], start: str) -> Home:
+    def furnished(self, things: dict[str, Thing], start: str) -> Home:
         """Returns a home with the rooms and furniture of this one, which has no loose objects, and with objects.
 
         `things` has all furniture in this home's order, then the objects, which have no other use than to be carried.
+        The home keeps it, so the caller must not change it.
         """
         home = Home.__new__(Home)
         home.__dict__.update(self.__dict__)
-        home.things, home.start = dict(things), start
+        home.things, home.start = things, start
         keys = list(things)[len(self.things) :]
         first = 1 << self.first_movable
         bits = BITS[self.first_movable : self.first_movable + len(keys)]
