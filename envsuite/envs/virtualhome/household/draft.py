@@ -245,18 +245,19 @@ class Draft:
         if self.settings.split == "unseen_object" and not self.items:
             return None
         goal = OrderedGoal(_sentence(self.texts), tuple(self.parts), tuple(names))
-        furniture = self._furniture()
-        things = dict(furniture)
-        mentioned_things = mentions(goal, things)
+        plan = self.layout
+        changed = self._changed_furniture()
+        mentioned_things = mentions(goal, plan.home.devices)
+        objects: dict[str, Thing] = {}
         goal_items = sorted(self.items)
         for _ in range(_TRIES):
-            start = self.dice.pick(self.layout.rooms)
+            start = self.dice.pick(plan.rooms)
             for item in goal_items:
                 thing = self._place(item, avoid=self.mentioned)
                 if thing is None:
                     return None
-                things[item] = thing
-            known = outline(facts_of(mentioned_things, start, things))
+                objects[item] = thing
+            known = outline(facts_of(mentioned_things, start, plan.things, changed | objects))
             if known.split == self.split:
                 break
         else:
@@ -264,19 +265,18 @@ class Draft:
         if known.long_enough is False and not self.bare:
             self._skip_other_items()
             return None
-        if not self._add_other_items(things):
+        if not self._add_other_items(objects):
             return None
-        home = self.layout.home.furnished(furniture | {key: things[key] for key in sorted(self.items)}, start)
+        home = plan.home.furnished(dict(sorted(objects.items())), start, changed)
         tracker = OrderedTracker(HouseholdEngine(home), goal)
         if known.long_enough is None:
             known.long_enough = _is_long_enough(tracker)
         return DrawnHome(home, goal, self.plan, tracker) if known.long_enough else None
 
-    def _furniture(self) -> dict[str, Thing]:
-        """Returns the furniture at the start: on if the goal switches it off."""
+    def _changed_furniture(self) -> dict[str, Thing]:
+        """Returns the furniture that is on at the start, because the goal switches it off."""
         powered = {c.x for part in self.parts for c in conditions(part) if c.kind == "off"}
-        things = self.layout.things
-        return things | {key: things[key]._replace(powered=True) for key in powered} if powered else things
+        return {key: self.layout.things[key]._replace(powered=True) for key in powered}
 
     def _place(self, item: str, avoid: set[str]) -> Thing | None:
         """Places an object at the start, not at furniture in `avoid`. Returns None without a place."""
@@ -299,7 +299,7 @@ class Draft:
             places = {key: weight for key, weight in plan.anywhere.items() if key not in avoid}
         return dice.weighted(plan.by_door(places, hidden)) if places else None
 
-    def _add_other_items(self, things: dict[str, Thing]) -> bool:
+    def _add_other_items(self, objects: dict[str, Thing]) -> bool:
         """Adds objects that the goal does not need: first some of the same categories, then any."""
         settings = self.settings
         sorts = {sort_of(item) for item in self.items}
@@ -318,7 +318,7 @@ class Draft:
             thing = self._place(item, avoid=self.bare)
             if thing is None:
                 return False
-            things[item] = thing
+            objects[item] = thing
         return len(nouns_to_add) == number
 
     def _skip_other_items(self) -> None:
@@ -345,12 +345,6 @@ def _loose_thing(item: str, place: str, room: str, inside: bool) -> Thing:
     """Returns an object in or on a piece of furniture; all homes share it."""
     on = () if inside else (place,)
     return Thing(item, room, on=on, inside=place if inside else "", movable=True, sort=sort_of(item))
-
-
-def ordered(things: dict[str, Thing]) -> dict[str, Thing]:
-    """Returns furniture in its order and objects by name."""
-    fixed = {key: thing for key, thing in things.items() if not thing.movable}
-    return fixed | {key: things[key] for key in sorted(things.keys() - fixed.keys())}
 
 
 def _sentence(texts: list[str]) -> str:

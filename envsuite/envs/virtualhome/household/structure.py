@@ -52,9 +52,11 @@ def structure(goal: OrderedGoal, start: str, things: Mapping[str, Thing]) -> str
     `things` has all furniture and the objects that the goal mentions; `start` is the player's first room. The text is
     made by colour refinement: things begin with what they can do, and are told apart by their relations.
     """
-    return _refined(*facts_of(mentions(goal, things), start, things))
+    devices = {thing.process: key for key, thing in reversed(list(things.items())) if thing.process}
+    return _refined(*facts_of(mentions(goal, devices), start, things))
 
 
+Mention = tuple[str, tuple[str, ...]]
 Relation = tuple[str, tuple[int, ...]]
 Facts = tuple[tuple[str, ...], tuple[Relation, ...]]
 """What each room or thing can do, and the relations between them: a game without names."""
@@ -75,31 +77,39 @@ def outline(facts: Facts) -> Outline:
     return Outline(_split_of(_refined(*facts)))
 
 
-def mentions(goal: OrderedGoal, things: Mapping[str, Thing]) -> list[tuple[str, tuple[str, ...]]]:
-    """Returns the goal's conditions as relations between the keys of things; an appliance stands for its process."""
+def mentions(goal: OrderedGoal, devices: Mapping[str, str]) -> list[Mention]:
+    """Returns the goal's conditions as relations between the keys of things.
+
+    An appliance stands for its process; `devices` maps processes to appliances.
+    """
     relations = []
     for number, part in enumerate(goal.parts):
         for which, requirement in enumerate(part):
             if not isinstance(requirement, Alternatives):
-                relations.append(_mention(f"part {number}", requirement, things))
+                relations.append(_mention(f"part {number}", requirement, devices))
                 continue
             for rank, option in enumerate(requirement.options):
                 better = f" option {rank}" if requirement.ranked else ""
                 name = f"part {number} choice {which} of {requirement.count}{better}"
-                relations += [_mention(name, condition, things) for condition in option]
+                relations += [_mention(name, condition, devices) for condition in option]
     return relations
 
 
-def _mention(name: str, condition: Condition, things: Mapping[str, Thing]) -> tuple[str, tuple[str, ...]]:
+def _mention(name: str, condition: Condition, devices: Mapping[str, str]) -> Mention:
     kind, x, y = condition
     if kind == "mark":
-        y = next(key for key, thing in things.items() if thing.process == y)
+        y = devices[y]
     return f"{name}: {kind}", (x, y) if y else (x,)
 
 
-def facts_of(mentioned: Sequence[tuple[str, tuple[str, ...]]], start: str, things: Mapping[str, Thing]) -> Facts:
-    """Returns the facts about what a goal mentions; rooms and things are numbered in the order of their mention."""
-    numbering = _Numbering(things)
+def facts_of(
+    mentioned: Sequence[Mention], start: str, things: Mapping[str, Thing], special: Mapping[str, Thing] | None = None
+) -> Facts:
+    """Returns the facts about what a goal mentions; rooms and things are numbered in the order of their mention.
+
+    `special` has things that `things` lacks or has in another state.
+    """
+    numbering = _Numbering(things, special or {})
     numbering.relate("start", (start,))
     for relation, keys in mentioned:
         numbering.relate(relation, keys)
@@ -109,8 +119,8 @@ def facts_of(mentioned: Sequence[tuple[str, tuple[str, ...]]], start: str, thing
 class _Numbering:
     """Numbers rooms and things as they are mentioned, and adds where each of them is."""
 
-    def __init__(self, things: Mapping[str, Thing]) -> None:
-        self.things = things
+    def __init__(self, things: Mapping[str, Thing], special: Mapping[str, Thing]) -> None:
+        self.things, self.special = things, special
         self.kinds: list[str] = []
         self.relations: list[Relation] = []
         self._numbers: dict[str, int] = {}
@@ -122,7 +132,7 @@ class _Numbering:
 
     def _add(self, key: str) -> int:
         number = self._numbers[key] = len(self.kinds)
-        thing = self.things.get(key)
+        thing = self.special.get(key) or self.things.get(key)
         if thing is None:
             self.kinds.append("room")
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from envsuite.envs.virtualhome.household.classes import DrawSettings
-from envsuite.envs.virtualhome.household.draft import Draft, ordered
+from envsuite.envs.virtualhome.household.draft import Draft
 from envsuite.envs.virtualhome.household.layouts import HOMES, Dice, Places, layout
 from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed
 from envsuite.envs.virtualhome.household.vocabulary import sensible_places, sort_of
@@ -83,15 +83,15 @@ class _ErrandDraft(Draft):
             if errand is None:
                 return None
             errands.append(errand)
-        placed = dict(things)
+        objects: dict[str, Thing] = {}
         for item in sorted(self.items):
             thing = self._place(item, avoid=set())
             assert thing is not None, "an errand's thing has a place"
-            placed[item] = thing
-        if not self._add_other_items(placed):
+            objects[item] = thing
+        if not self._add_other_items(objects):
             return None
         starts = tuple(dice.pick(mine) for mine in own)
-        home = self.layout.home.furnished(ordered(placed), starts[0])
+        home = self.layout.home.furnished(dict(sorted(objects.items())), starts[0])
         return SharedHome(home, self.plan, shared, own, starts, tuple(errands))
 
     def _errand(self, owner: int, sources: list[str], targets: list[str]) -> ListEntry | None:

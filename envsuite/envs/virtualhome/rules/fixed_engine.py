@@ -66,7 +66,7 @@ class FixedEngine(HomeEngine):
 
     def _start(self) -> HomeState:
         start = super()._start()
-        return start._replace(on=tuple(on & -on for on in start.on))  # keep only the first support
+        return start._replace(on=tuple([on & -on for on in start.on]))  # keep only the first support
 
     def root(self, s: HomeState, x: int) -> int:
         """Returns the furniture at which the agent stands when it is at x; 0 for a thing in a hand."""

@@ -88,7 +88,7 @@ def milestones(home: Home, stage: Stage) -> list[Condition]:
         if c.kind in ("on", "in", "mark"):
             conditions.append(Condition("held", c.x))
         if c.kind == "mark":
-            device = next(key for key, thing in home.things.items() if thing.process == c.y)
+            device = home.devices[c.y]
             conditions.append(Condition("on" if home.things[device].surface else "in", c.x, device))
         if c.kind != "closed" or len(stage) == 1:  # a closed door counts only as a condition on its own
             conditions.append(c)
