@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from envsuite.envs.virtualhome.generator import catalog
 from envsuite.envs.virtualhome.household.classes import DrawSettings
 from envsuite.envs.virtualhome.household.goals import (
     Alternatives,
@@ -23,6 +22,9 @@ from envsuite.envs.virtualhome.household.layouts import Dice, layout
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import facts_of, mentions, outline, split_of
 from envsuite.envs.virtualhome.household.vocabulary import (
+    GoalClass,
+    categories,
+    goal_class,
     members,
     noun_of,
     nouns,
@@ -75,49 +77,50 @@ class Draft:
 
     def add(self, name: str) -> bool:
         """Appends a part of a goal class. Returns False if no sentence fits this home and the split."""
+        goal = goal_class(name)
         for _ in range(_TRIES):
             before = dict(self.items), set(self.banned), set(self.bare), self.ways
-            slots = self._fill(vocabulary()["goals"][name])
+            slots = self._fill(goal)
             if slots is not None:
-                text = self._text(name, slots)
+                text = self._text(goal, slots)
                 if split_of(text) == self.split:
-                    self.parts.append(self._part(name, slots))
+                    self.parts.append(self._part(goal, slots))
                     self.texts.append(text)
                     self.mentioned.update(value for key, value in slots.items() if key in "pqdeslmr")
                     return True
             self.items, self.banned, self.bare, self.ways = before
         return False
 
-    def _fill(self, spec: dict[str, Any]) -> dict[str, Any] | None:
+    def _fill(self, goal: GoalClass) -> dict[str, Any] | None:
         """Draws objects and furniture for the letters of a goal class."""
         slots: dict[str, Any] = {}
-        if "kind" in spec:
-            kind, count = self.dice.pick(spec["kind"]), spec.get("count", 1)
-            excluded = "k" in spec.get("objects", ())
+        if goal.kinds:
+            kind, count, excluded = self.dice.pick(goal.kinds), goal.count, goal.excluded
             chosen = self._alike(count) if kind == "alike" else self._members(kind, count + excluded)
             if chosen is None:
                 return None
             slots["kind"], slots["k"], slots["count"] = kind, chosen, count
             self.ways *= math.comb(len(chosen) - excluded, count)
         sort = ""
-        for letter, sorts in zip("abc", spec.get("objects", ()), strict=False):
-            if sorts == "k":
+        for letter, sorts in goal.objects:
+            if sorts == ("k",):
                 slots[letter] = slots["k"].pop()
                 continue
-            item = self._new_item(sort if sorts == "=" else self.dice.pick(sorts.split()))
+            item = self._new_item(sort if sorts == ("=",) else self.dice.pick(sorts))
             if item is None:
                 return None
             slots[letter] = item
             sort = sort_of(item)
-        for slot, kind in spec.get("slots", {}).items():
-            taken = self.mentioned.union([value for value in slots.values() if isinstance(value, str)])
+        taken = set(self.mentioned)
+        for slot, kind in goal.slots:
             options = [key for key in self._candidates(kind, slots) if key not in taken]
             if not options:
                 return None
             slots[slot] = self.dice.pick(options)
-        if "start" in spec:
+            taken.add(slots[slot])
+        if goal.start:
             self.bare.add(slots["p"])
-            if not self._cover(slots["p"], spec["start"]):
+            if not self._cover(slots["p"], goal.start):
                 return None
         return slots
 
@@ -158,7 +161,7 @@ class Draft:
     def _new_item(self, sort: str) -> str | None:
         """Adds a new object of a category ('*': any) to the home. Returns None if none is left."""
         if sort == "*":
-            sort = self.dice.pick(list(catalog()["goods"]))
+            sort = self.dice.pick(categories())
         free = self._free(nouns, sort)
         if not free:
             return None
@@ -166,26 +169,22 @@ class Draft:
         self.items[item] = ""
         return item
 
-    def _candidates(self, kind: str, slots: dict[str, Any]) -> list[str]:
+    def _candidates(self, kind: str, slots: dict[str, Any]) -> Sequence[str]:
         """Returns the rooms or furniture that can fill a slot: sensible for the objects where they are put there."""
-        if "|" in kind:
-            return [key for key in kind.split("|") if key in self.layout.things]
         if " at " in kind:
             before, _, target = kind.partition(" at ")
-            return list(self.layout.kinds.get(f"{before} at {slots[target]}", ()))
-        first, *more = kind.split()
-        keys = list(self.layout.kinds.get(first, ()))
-        for tag in more:
-            keys = [key for key in keys if key in self.layout.kinds.get(tag, ())]
-        if first in ("put", "store"):
-            items = [slots[letter] for letter in "abc" if letter in slots] + list(slots.get("k", ()))
-            sorts = {sort_of(item) for item in items}
-            keys = [key for key in keys if all(key in sensible_places(sort) for sort in sorts)]
+            return self.layout.kinds.get(f"{before} at {slots[target]}", ())
+        keys: Sequence[str] = self.layout.candidates(kind)
+        if keys and kind.startswith(("put", "store")):
+            items = [slots[letter] for letter in "abc" if letter in slots] + slots.get("k", [])
+            for sort in {sort_of(item) for item in items}:
+                sensible = sensible_places(sort)
+                keys = [key for key in keys if key in sensible]
         return keys
 
     def _cover(self, place: str, number: int) -> bool:
         """Adds `number` objects that start at a place where people keep such objects."""
-        sorts = [sort for sort in catalog()["goods"] if place in usual_places(sort)]
+        sorts = [sort for sort in categories() if place in usual_places(sort)]
         for _ in range(number):
             item = self._new_item(self.dice.pick(sorts)) if sorts else None
             if item is None:
@@ -193,7 +192,7 @@ class Draft:
             self.items[item] = place
         return True
 
-    def _text(self, name: str, slots: dict[str, Any]) -> str:
+    def _text(self, goal: GoalClass, slots: dict[str, Any]) -> str:
         words = {key: noun_of(value) if key in "abc" else value for key, value in slots.items()}
         if "k" in slots:
             count, kind = slots["count"], slots["kind"]
@@ -205,21 +204,18 @@ class Draft:
             words["k"] = f"{_COUNTS[count]} {plural}" if count > 1 else f"a {singular}"
         if "p" in slots:
             words["at"] = "in" if self._is_container(slots["p"]) else "on"
-        text: str = vocabulary()["goals"][name]["text"].format(**words)
-        return text
+        return goal.text.format(**words)
 
     def _is_container(self, key: str) -> bool:
         thing = self.layout.things.get(key)
         return thing is not None and thing.container
 
-    def _part(self, name: str, slots: dict[str, Any]) -> Part:
+    def _part(self, goal: GoalClass, slots: dict[str, Any]) -> Part:
         part: list[Condition | Alternatives] = []
         of_kind: dict[str, list[Condition]] = {}
         preferences: list[Stage] = []
-        for words in vocabulary()["goals"][name]["holds"]:
-            ranked = words.startswith("prefer ")
-            kind, x, *second = words.removeprefix("prefer ").split()
-            y = slots.get(second[0], second[0]) if second else ""
+        for ranked, kind, x, second in goal.holds:
+            y = slots.get(second, second)
             if kind == "at":
                 kind = "in" if self._is_container(y) else "on"
             if x == "k":

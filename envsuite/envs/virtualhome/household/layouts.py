@@ -85,6 +85,7 @@ class FurnishedPlan:
         """`replaced` maps appliances of training to those that replace them in this home."""
         self.rooms, self.things, self.kinds, self.split = rooms, things, kinds, split
         self._replaced = replaced
+        self._candidates: dict[str, tuple[str, ...]] = {}
         self._usable: dict[Hashable, tuple[str, ...]] = {}
 
     @cached_property
@@ -120,6 +121,18 @@ class FurnishedPlan:
             usable = tuple([noun for noun in source(name, unseen) if usual[sorts[noun]]])
             self._usable[source, name, unseen] = usable
         return usable
+
+    def candidates(self, kind: str) -> tuple[str, ...]:
+        """Returns the furniture or rooms for a slot: "x|y" (x or y), or a kind and further kinds that it must have."""
+        candidates = self._candidates.get(kind)
+        if candidates is None:
+            if "|" in kind:
+                candidates = tuple([key for key in kind.split("|") if key in self.things])
+            else:
+                first, *more = [self.kinds.get(tag, ()) for tag in kind.split()]
+                candidates = tuple([key for key in first if all(key in keys for keys in more)])
+            self._candidates[kind] = candidates
+        return candidates
 
     @cached_property
     def home(self) -> Home:

@@ -12,7 +12,7 @@ from envsuite.envs.virtualhome.household.classes import DrawSettings
 from envsuite.envs.virtualhome.household.draft import Draft
 from envsuite.envs.virtualhome.household.layouts import HOMES, Dice, Places, layout
 from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed
-from envsuite.envs.virtualhome.household.vocabulary import sensible_places, sort_of
+from envsuite.envs.virtualhome.household.vocabulary import goal_class, sensible_places, sort_of
 from envsuite.envs.virtualhome.rules.goals import Condition
 from envsuite.envs.virtualhome.rules.home import Home, Thing
 from envsuite.errors import UsageError
@@ -109,13 +109,12 @@ class _ErrandDraft(Draft):
                 shut = self.dice.chance(self.settings.hidden)
                 fitting = {key: weight for key, weight in froms.items() if self._door(key) == shut}
                 source, place = self.dice.weighted(Places.of(fitting or froms)), self.dice.pick(tos)
-                name = "store" if self._door(place) else "put"
-                slots = {"a": item, "p": place}
-                text = self._text(name, slots)
+                goal, slots = goal_class("store" if self._door(place) else "put"), {"a": item, "p": place}
+                text = self._text(goal, slots)
                 if split_of(text) == self.split:
                     self.items[item] = source
                     self.mentioned.add(place)
-                    found = tuple(c for c in self._part(name, slots) if isinstance(c, Condition))
+                    found = tuple(c for c in self._part(goal, slots) if isinstance(c, Condition))
                     return ListEntry(owner, item, place, found, text)
             self.items = before
         return None
