@@ -137,7 +137,9 @@ class _Numbering:
             self.kinds.append("room")
         else:
             self.kinds.append("movable" if thing.movable else _kind(_flags_of(thing)))
-            self.relate("at", (key, thing.inside or (thing.on[0] if thing.on else thing.room)))
+            place = thing.inside or (thing.on[0] if thing.on else thing.room)
+            where = self._numbers[place] if place in self._numbers else self._add(place)
+            self.relations.append(("at", (number, where)))
         return number
 
 
@@ -155,19 +157,18 @@ def _refined(kinds: tuple[str, ...], relations: tuple[Relation, ...]) -> str:
     colours = _ranks(kinds)
     order = {name: rank for rank, name in enumerate(sorted({name for name, _ in relations}))}
     size = len(kinds) + 1
+    edges = [(2 * order[name] * size, nodes[0], nodes[1] if len(nodes) > 1 else -1) for name, nodes in relations]
     for _ in range(_ROUNDS):
+        if max(colours) + 1 == len(colours):  # all are told apart
+            break
         # A fact about a node is one number that sorts like (relation, position, colours of the relation's nodes).
         facts: list[list[int]] = [[] for _ in kinds]
-        for relation, nodes in relations:
-            first = nodes[0]
-            fact = (2 * order[relation] * size + colours[first] + 1) * size
-            if len(nodes) == 1:
-                facts[first].append(fact)
-            else:
-                second = nodes[1]
+        for base, first, second in edges:
+            fact = (base + colours[first]) * size
+            if second >= 0:
                 fact += colours[second] + 1
-                facts[first].append(fact)
                 facts[second].append(fact + size * size)
+            facts[first].append(fact)
         before = colours
         colours = _ranks([(colour, sorted(own)) for colour, own in zip(colours, facts, strict=True)])
         if colours == before:  # further rounds change nothing

@@ -13,6 +13,7 @@ Differences from `HomeEngine`:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
 
 from envsuite.envs.virtualhome.rules.engine import (
@@ -52,6 +53,8 @@ class FixedEngine(HomeEngine):
             SIT: home.seat,
         }
         self._takes = {PUTIN: home.container, PUTBACK: home.surface}
+        self.predicates: dict[Hashable, Callable[[HomeState], bool]] = {}
+        """condition -> its test, made by `goals.predicate`"""
         self._arrangement: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # inside and on of the latest answer
         self._things_at: dict[int, tuple[int, ...]] = {}
 

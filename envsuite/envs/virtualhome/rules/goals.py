@@ -47,7 +47,14 @@ Predicate = Callable[[HomeState], bool]
 
 
 def predicate(engine: FixedEngine, condition: Condition) -> Predicate:
-    """Returns the condition as a predicate over states of `engine`."""
+    """Returns the condition as a predicate over states of `engine`, which keeps it."""
+    test = engine.predicates.get(condition)
+    if test is None:
+        test = engine.predicates[condition] = _predicate(engine, condition)
+    return test
+
+
+def _predicate(engine: FixedEngine, condition: Condition) -> Predicate:
     home = engine.home
     kind, x = condition.kind, home.bit[condition.x]
     y = home.bit.get(condition.y, 0)
