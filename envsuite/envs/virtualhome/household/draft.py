@@ -15,10 +15,9 @@ from envsuite.envs.virtualhome.household.goals import (
     OrderedGoal,
     OrderedTracker,
     Part,
-    conditions,
     ground,
 )
-from envsuite.envs.virtualhome.household.layouts import Dice, layout
+from envsuite.envs.virtualhome.household.layouts import Dice, Places, layout
 from envsuite.envs.virtualhome.household.rules import HouseholdEngine
 from envsuite.envs.virtualhome.household.structure import facts_of, mentions, outline, split_of
 from envsuite.envs.virtualhome.household.vocabulary import (
@@ -70,6 +69,7 @@ class Draft:
         self.ways = 1  # to fix the choices of all parts
         self.mentioned: set[str] = set()  # furniture and rooms that the goal mentions
         self.bare: set[str] = set()  # places that must be bare: no other objects start there
+        self.powered: set[str] = set()  # furniture that is on at the start, because the goal switches it off
         self.parts: list[Part] = []
         self.texts: list[str] = []
 
@@ -86,6 +86,7 @@ class Draft:
                 if split_of(text) == self.split:
                     self.parts.append(self._part(goal, slots))
                     self.texts.append(text)
+                    self.powered.update([slots[x] for _, kind, x, _ in goal.holds if kind == "off"])
                     self.mentioned.update(value for key, value in slots.items() if key in "pqdeslmr")
                     return True
             self.items, self.banned, self.bare, self.ways = before
@@ -242,7 +243,7 @@ class Draft:
             return None
         goal = OrderedGoal(_sentence(self.texts), tuple(self.parts), tuple(names))
         plan = self.layout
-        changed = self._changed_furniture()
+        changed = {key: plan.things[key]._replace(powered=True) for key in self.powered}
         mentioned_things = mentions(goal, plan.home.devices)
         objects: dict[str, Thing] = {}
         goal_items = sorted(self.items)
@@ -269,31 +270,30 @@ class Draft:
             known.long_enough = _is_long_enough(tracker)
         return DrawnHome(home, goal, self.plan, tracker) if known.long_enough else None
 
-    def _changed_furniture(self) -> dict[str, Thing]:
-        """Returns the furniture that is on at the start, because the goal switches it off."""
-        powered = {c.x for part in self.parts for c in conditions(part) if c.kind == "off"}
-        return {key: self.layout.things[key]._replace(powered=True) for key in powered}
-
     def _place(self, item: str, avoid: set[str]) -> Thing | None:
         """Places an object at the start, not at furniture in `avoid`. Returns None without a place."""
-        place = self.items[item] or self._draw_place(sort_of(item), avoid)
-        if place is None:
-            return None
-        furniture = self.layout.things[place]
+        plan, place = self.layout, self.items[item]
+        if not place:
+            random, sort = self.dice.random, sort_of(item)
+            surprise, hidden = random() < self.settings.surprise, random() < self.settings.hidden
+            usual = plan.usual[sort]
+            if usual and not surprise and avoid.isdisjoint(usual):
+                places = plan.usual_by_door[sort, hidden]
+            else:
+                places = self._places_without(avoid, {} if surprise else usual, hidden)
+            if not places.weights:
+                return None
+            place = self.dice.weighted(places)
+        furniture = plan.things[place]
         return _loose_thing(item, place, furniture.room, furniture.container)
 
-    def _draw_place(self, sort: str, avoid: set[str]) -> str | None:
-        """Draws furniture for an object of a category, mostly where people keep such objects."""
-        plan, dice = self.layout, self.dice
-        surprise, hidden = dice.chance(self.settings.surprise), dice.chance(self.settings.hidden)
-        places = plan.usual[sort]
-        if not surprise and places and avoid.isdisjoint(places):
-            return dice.weighted(plan.usual_by_door[sort, hidden])
-        if not surprise:
-            places = {key: weight for key, weight in places.items() if key not in avoid}
-        if surprise or not places:
+    def _places_without(self, avoid: set[str], usual: dict[str, float], hidden: bool) -> Places:
+        """Returns the usual places of an object, or all if there are none, without those in `avoid`."""
+        plan = self.layout
+        places = {key: weight for key, weight in usual.items() if key not in avoid}
+        if not places:
             places = {key: weight for key, weight in plan.anywhere.items() if key not in avoid}
-        return dice.weighted(plan.by_door(places, hidden)) if places else None
+        return plan.by_door(places, hidden)
 
     def _add_other_items(self, objects: dict[str, Thing]) -> bool:
         """Adds objects that the goal does not need: first some of the same categories, then any."""

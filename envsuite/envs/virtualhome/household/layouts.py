@@ -20,23 +20,24 @@ class Dice:
     """Random choices of one seed; the same on every machine and version of Python."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed).random
+        self.random: Callable[[], float] = random.Random(seed).random
+        """draws a number from 0.0 to 1.0, without 1.0"""
 
     def below(self, limit: int) -> int:
         """Draws an integer from 0 to `limit` - 1."""
-        return int(self._random() * limit)
+        return int(self.random() * limit)
 
     def chance(self, probability: float) -> bool:
         """Draws True with a probability."""
-        return self._random() < probability
+        return self.random() < probability
 
     def pick(self, options: Sequence[_T]) -> _T:
         """Draws one of the options."""
-        return options[int(self._random() * len(options))]
+        return options[int(self.random() * len(options))]
 
     def weighted(self, places: Places) -> str:
         """Draws a key by its weight."""
-        left = self._random() * places.total
+        left = self.random() * places.total
         for key, weight in places.weights:
             left -= weight
             if left < 0:
@@ -45,13 +46,13 @@ class Dice:
 
     def shuffled(self, options: Sequence[_T]) -> list[_T]:
         """Returns the options in a random order."""
-        random = self._random
+        random = self.random
         keys = [random() for _ in options]
         return [options[i] for i in sorted(range(len(keys)), key=keys.__getitem__)]
 
     def skip(self, number: int) -> None:
         """Draws `number` choices that nobody needs."""
-        random = self._random
+        random = self.random
         for _ in range(number):
             random()
 
