@@ -71,8 +71,7 @@ class HomeEngine:
 
     def _start(self) -> HomeState:
         home = self.home
-        movables = [home.things[key] for key in home.movable_keys]
-        bit = home.bit
+        bit, movables = home.bit, home.movables
         inside = tuple([bit[t.room] | bit[t.inside] if t.inside else bit[t.room] for t in movables])
         on = tuple([home.support(t) for t in movables])
         links = (0,) * len(movables)

@@ -96,7 +96,7 @@ def milestones(home: Home, stage: Stage) -> list[Condition]:
             conditions.append(Condition("held", c.x))
         if c.kind == "mark":
             device = home.devices[c.y]
-            conditions.append(Condition("on" if home.things[device].surface else "in", c.x, device))
+            conditions.append(Condition("on" if home.bit[device] & home.surface else "in", c.x, device))
         if c.kind != "closed" or len(stage) == 1:  # a closed door counts only as a condition on its own
             conditions.append(c)
     return list(dict.fromkeys(conditions))
