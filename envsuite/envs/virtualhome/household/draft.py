@@ -276,24 +276,25 @@ class Draft:
         if not place:
             random, sort = self.dice.random, sort_of(item)
             surprise, hidden = random() < self.settings.surprise, random() < self.settings.hidden
-            usual = plan.usual[sort]
-            if usual and not surprise and avoid.isdisjoint(usual):
+            if surprise or not plan.usual[sort]:
+                sort = "*"
+            if avoid.isdisjoint(plan.usual[sort]):
                 places = plan.usual_by_door[sort, hidden]
             else:
-                places = self._places_without(avoid, {} if surprise else usual, hidden)
+                places = self._places_without(avoid, sort, hidden)
             if not places.weights:
                 return None
             place = self.dice.weighted(places)
         furniture = plan.things[place]
         return _loose_thing(item, place, furniture.room, furniture.container)
 
-    def _places_without(self, avoid: set[str], usual: dict[str, float], hidden: bool) -> Places:
+    def _places_without(self, avoid: set[str], sort: str, hidden: bool) -> Places:
         """Returns the usual places of an object, or all if there are none, without those in `avoid`."""
-        plan = self.layout
-        places = {key: weight for key, weight in usual.items() if key not in avoid}
+        usual = self.layout.usual
+        places = {key: weight for key, weight in usual[sort].items() if key not in avoid}
         if not places:
-            places = {key: weight for key, weight in plan.anywhere.items() if key not in avoid}
-        return plan.by_door(places, hidden)
+            places = {key: weight for key, weight in usual["*"].items() if key not in avoid}
+        return self.layout.by_door(places, hidden)
 
     def _add_other_items(self, objects: dict[str, Thing]) -> bool:
         """Adds objects that the goal does not need: first some of the same categories, then any."""

@@ -91,17 +91,13 @@ class FurnishedPlan:
 
     @cached_property
     def usual(self) -> dict[str, dict[str, float]]:
-        """Returns category -> the furniture where people keep such objects, with weights."""
-        usual = {}
+        """Returns category -> the furniture where people keep such objects, with weights; "*": where any can be put."""
+        anywhere = [*self.kinds.get("put", ()), *self.kinds.get("store", ())]
+        usual = {"*": dict.fromkeys(anywhere, 1.0)}
         for sort in catalog()["goods"]:
             weights = {self._replaced.get(key, key): weight for key, weight in usual_places(sort).items()}
             usual[sort] = {key: weight for key, weight in weights.items() if key in self.things}
         return usual
-
-    @cached_property
-    def anywhere(self) -> dict[str, float]:
-        """Returns the furniture where any object can be put, with equal weights."""
-        return dict.fromkeys([*self.kinds.get("put", ()), *self.kinds.get("store", ())], 1.0)
 
     @cached_property
     def usual_by_door(self) -> dict[tuple[str, bool], Places]:
