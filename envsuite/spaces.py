@@ -44,22 +44,22 @@ class LazilySeededEnv(gym.Env[str, str]):
     Building one takes about 15 microseconds, and most families never use it.
     """
 
-    _generator: np.random.Generator | None = None
+    _built_np_random: np.random.Generator | None = None  # a name that no family uses for a generator of its own
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Sets the seed. Raises Gymnasium's error for a seed that is not a non-negative integer."""
         if isinstance(seed, int) and seed >= 0:
-            self._generator, self._np_random_seed = None, seed
+            self._built_np_random, self._np_random_seed = None, seed
             return "", {}
         return super().reset(seed=seed, options=options)
 
     @property
     def _np_random(self) -> np.random.Generator | None:
         """The generator that Gymnasium's properties read and write; a seed of -1 belongs to a generator set by hand."""
-        if self._generator is None and self._np_random_seed not in (None, -1):
-            self._generator = seeding.np_random(self._np_random_seed)[0]
-        return self._generator
+        if self._built_np_random is None and self._np_random_seed not in (None, -1):
+            self._built_np_random = seeding.np_random(self._np_random_seed)[0]
+        return self._built_np_random
 
     @_np_random.setter
     def _np_random(self, generator: np.random.Generator | None) -> None:
-        self._generator = generator
+        self._built_np_random = generator
