@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from envsuite.errors import BadKnob, EngineFailure, UsageError, did_you_mean
-from envsuite.spaces import Prose
+from envsuite.spaces import LazilySeededEnv, Prose
 from envsuite.tools import ACT, Tool
 from envsuite.types import Knob, Outcome, RewardMode, Shaping, ShapingUnit, StopReason
 
@@ -25,7 +25,7 @@ SHAPING_DEAD_END = -2.0
 """Potential of a state from which the task can no longer be solved; the start has -1, the end 0."""
 
 
-class TextEnv(gym.Env[str, str], ABC):
+class TextEnv(LazilySeededEnv, ABC):
     """A Gymnasium environment whose observations and actions are text.
 
     Subclasses define `knobs`, `instructions`, `_reset(seed)` and `_act(command)` and, where
@@ -322,9 +322,7 @@ class TextEnv(gym.Env[str, str], ABC):
         return {}
 
     def get_state(self) -> Any:
-        """Returns a value for `set_state`, used by search and branching; equal values mean equal
-        states.
-        """
+        """Returns a value for `set_state`, used by search and branching; equal values mean equal states."""
         raise UsageError(f"{type(self).__name__} cannot save its state: replay the commands from reset instead.")
 
     def set_state(self, state: Any) -> None:

@@ -1,14 +1,18 @@
 """Properties that every environment inherits from `TextEnv`."""
 
+import copy
+import pickle
 import warnings
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from envsuite import RewardMode, StopReason
 from envsuite.cache import cache_dir
 from envsuite.errors import BadKnob, DataError, UsageError
+from envsuite.spaces import LazilySeededEnv
 from envsuite.types import Seeds
 from tests.toys import HiLo
 
@@ -17,6 +21,57 @@ def test_a_text_environment_passes_gymnasiums_own_checker_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(HiLo(), skip_render_check=True)
+
+
+class _Lazy(LazilySeededEnv):
+    """An environment that is seeded and does nothing else."""
+
+
+class _Plain(gym.Env):
+    """The same with Gymnasium's own seeding."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+
+
+def _next_number(env):
+    return float(env.np_random.random())
+
+
+def _set_generator(env):
+    env.np_random = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        [lambda env: env.reset(seed=5), _next_number],
+        [lambda env: env.reset(seed=5), lambda env: env.reset(), _next_number],
+        [lambda env: env.reset(seed=5), _next_number, lambda env: env.reset(), _next_number],
+        [lambda env: env.reset(seed=5), _next_number, lambda env: env.reset(seed=5), _next_number],
+        [lambda env: env.reset(seed=5), _set_generator, _next_number, lambda env: env.reset(), _next_number],
+        [_set_generator, lambda env: env.reset(seed=6), _next_number],
+    ],
+)
+@pytest.mark.parametrize("duplicate", [lambda env: env, copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_the_random_generator_is_the_one_that_gymnasium_would_have_built(uses, duplicate):
+    plain, lazy = _Plain(), _Lazy()
+    for use in uses:
+        plain, lazy = copy.deepcopy(plain), duplicate(lazy)
+        expected, actual = use(plain), use(lazy)
+        if use is _next_number:
+            assert actual == expected
+        assert lazy.np_random_seed == plain.np_random_seed
+    assert lazy.np_random.bit_generator.state == plain.np_random.bit_generator.state
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", np.int64(3)])
+def test_a_seed_that_gymnasium_refuses_is_refused_with_its_words(seed):
+    with pytest.raises(gym.error.Error) as expected:
+        _Plain().reset(seed=seed)
+    with pytest.raises(gym.error.Error) as actual:
+        HiLo().reset(seed=seed)
+    assert str(actual.value) == str(expected.value)
 
 
 def test_info_always_holds_the_five_keys_and_reset_names_the_objective():

@@ -198,10 +198,9 @@ class _Draft:
         goal = HouseholdGoal(_sentence(self.texts), tuple(self.stages), "+".join(names))
         goal_items = set(self.items)
         self._add_other_items()
-        things = {thing.key: thing for thing in self._furniture()}
-        things |= {item: self._place(item, item in goal_items) for item in sorted(self.items)}
+        objects = {item: self._place(item, item in goal_items) for item in sorted(self.items)}
         empty = empty_home(self.plan, self.settings.rooms, split)
-        home = empty.furnished(things, pick(self.rng, self.rooms))
+        home = empty.furnished(objects, pick(self.rng, self.rooms), self._changed_furniture())
         engine = FixedEngine(home)
         if any(all(predicate(engine, c)(engine.start) for c in stage) for stage in goal.stages):
             return None
@@ -218,16 +217,15 @@ class _Draft:
                     if self._new_item(["*"], "seen"):
                         break
 
-    def _furniture(self) -> list[Thing]:
-        """Returns the furniture at the start: on if the goal switches it off, open if the goal closes it."""
+    def _changed_furniture(self) -> dict[str, Thing]:
+        """Returns the furniture that is on at the start (the goal switches it off) or open (the goal closes it)."""
         single = {stage[0] for stage in self.stages if len(stage) == 1}
         powered = {c.x for stage in self.stages for c in stage if c.kind == "off"}
         opened = {c.x for c in single if c.kind == "closed"}
-        changed = powered | opened
-        return [
-            thing._replace(powered=thing.key in powered, opened=thing.key in opened) if thing.key in changed else thing
-            for thing in self.furnished.things
-        ]
+        return {
+            key: self.furnished.by_key[key]._replace(powered=key in powered, opened=key in opened)
+            for key in powered | opened
+        }
 
     def _place(self, item: str, goal_items: bool) -> Thing:
         """Places an object at the start; objects of the goal never start in a place that the goal mentions."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -73,18 +72,23 @@ def classes_of(settings: DrawSettings) -> tuple[str, ...]:
     return tuple(with_objects) if alone else fitting
 
 
+@lru_cache(maxsize=64)
+def _special(settings: DrawSettings, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Returns the classes of which every goal must have one; None without such a rule."""
+    specs = vocabulary()["goals"]
+    if settings.split == "unseen_goal":
+        return tuple(name for name in names if specs[name].get("unseen"))
+    if settings.split == "unseen_appliance":
+        return tuple(name for name in names if uses_device(name))
+    logic = tuple(name for name in names if specs[name].get("logic"))
+    return logic if settings.logic and logic else None
+
+
 def draw_classes(dice: Dice, settings: DrawSettings, names: tuple[str, ...]) -> list[str]:
     """Draws the goal's classes: at most one without objects, and with `logic` at least one that counts or negates."""
-    specs = vocabulary()["goals"]
-    special: list[Callable[[str], bool]] = []
-    if settings.split == "unseen_goal":
-        special.append(lambda name: bool(specs[name].get("unseen")))
-    elif settings.split == "unseen_appliance":
-        special.append(uses_device)
-    elif settings.logic and any(specs[name].get("logic") for name in names):
-        special.append(lambda name: bool(specs[name].get("logic")))
+    special = _special(settings, names)
     for _ in range(_MAX_DRAWS):
-        chosen = [dice.pick([name for name in names if test(name)]) for test in special]
+        chosen = [dice.pick(special)] if special is not None else []
         while len(chosen) < settings.goal_length:
             chosen.append(dice.pick(names))
         needs = [needs_objects(name) for name in chosen]

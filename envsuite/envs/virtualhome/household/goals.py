@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations, product
 
 from envsuite.envs.virtualhome.rules.engine import HomeState
@@ -87,6 +86,7 @@ class OrderedTracker:
     def __init__(self, engine: FixedEngine, goal: OrderedGoal) -> None:
         self.engine, self.goal = engine, goal
         self._requirements = [[self._test(requirement) for requirement in part] for part in goal.parts]
+        self._tests_of_milestones: dict[int, list[Test]] = {}  # part -> tests, made when its turn comes
         self._better = [self._preference(part) for part in goal.parts]
         bit = engine.home.bit
         marks = [
@@ -95,9 +95,11 @@ class OrderedTracker:
         ]
         self._forgotten = [~mask for mask in marks[1:]] + [-1]
 
-    @cached_property
-    def _milestones(self) -> list[list[Test]]:
-        return [self._milestone_tests(part) for part in self.goal.parts]
+    def _milestones(self, part: int) -> list[Test]:
+        tests = self._tests_of_milestones.get(part)
+        if tests is None:
+            tests = self._tests_of_milestones[part] = self._milestone_tests(self.goal.parts[part])
+        return tests
 
     @property
     def last(self) -> int:
@@ -127,14 +129,14 @@ class OrderedTracker:
 
     def reached(self, s: HomeState, part: int, reached: int) -> int:
         """Returns the bit mask of the part's milestones that were reached by now; each is reached once."""
-        for i, test in enumerate(self._milestones[part]):
+        for i, test in enumerate(self._milestones(part)):
             if not reached >> i & 1 and test(s):
                 reached |= 1 << i
         return reached
 
     def share(self, part: int, reached: int) -> float:
         """Returns the share of a part's dense reward that its milestones earn; the last of them ends the part."""
-        return reached.bit_count() / (len(self._milestones[part]) + 1)
+        return reached.bit_count() / (len(self._milestones(part)) + 1)
 
     def _option(self, option: Stage) -> Test:
         tests = [predicate(self.engine, c) for c in option]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from envsuite.envs.virtualhome.generator import PROPERTIES, catalog
@@ -20,24 +20,25 @@ class Dice:
     """Random choices of one seed; the same on every machine and version of Python."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed).random
+        self.random: Callable[[], float] = random.Random(seed).random
+        """draws a number from 0.0 to 1.0, without 1.0"""
 
     def below(self, limit: int) -> int:
         """Draws an integer from 0 to `limit` - 1."""
-        return int(self._random() * limit)
+        return int(self.random() * limit)
 
     def chance(self, probability: float) -> bool:
         """Draws True with a probability."""
-        return self._random() < probability
+        return self.random() < probability
 
     def pick(self, options: Sequence[_T]) -> _T:
         """Draws one of the options."""
-        return options[int(self._random() * len(options))]
+        return options[int(self.random() * len(options))]
 
-    def weighted(self, weights: dict[str, float]) -> str:
+    def weighted(self, places: Places) -> str:
         """Draws a key by its weight."""
-        left = self._random() * sum(weights.values())
-        for key, weight in weights.items():
+        left = self.random() * places.total
+        for key, weight in places.weights:
             left -= weight
             if left < 0:
                 return key
@@ -45,18 +46,95 @@ class Dice:
 
     def shuffled(self, options: Sequence[_T]) -> list[_T]:
         """Returns the options in a random order."""
-        random = self._random
+        random = self.random
         keys = [random() for _ in options]
         return [options[i] for i in sorted(range(len(keys)), key=keys.__getitem__)]
 
+    def skip(self, number: int) -> None:
+        """Draws `number` choices that nobody needs."""
+        random = self.random
+        for _ in range(number):
+            random()
 
-class FurnishedPlan(NamedTuple):
-    """Home without loose objects; `kinds` lists the furniture that can fill a goal's slot of each kind."""
 
-    rooms: tuple[str, ...]
-    things: dict[str, Thing]
-    kinds: dict[str, tuple[str, ...]]
-    split: str
+class Places(NamedTuple):
+    """Furniture where an object can start, with weights."""
+
+    weights: tuple[tuple[str, float], ...]
+    total: float
+
+    @staticmethod
+    def of(weights: dict[str, float]) -> Places:
+        """Returns the places of a dictionary."""
+        return Places(tuple(weights.items()), sum(weights.values()))
+
+
+class FurnishedPlan:
+    """Home without loose objects, and what depends on it alone.
+
+    `kinds` lists the furniture that can fill a goal's slot of each kind.
+    """
+
+    def __init__(
+        self,
+        rooms: tuple[str, ...],
+        things: dict[str, Thing],
+        kinds: dict[str, tuple[str, ...]],
+        split: str,
+        replaced: dict[str, str],
+    ) -> None:
+        """`replaced` maps appliances of training to those that replace them in this home."""
+        self.rooms, self.things, self.kinds, self.split = rooms, things, kinds, split
+        self._replaced = replaced
+        self._candidates: dict[str, tuple[str, ...]] = {}
+        self._usable: dict[Hashable, tuple[str, ...]] = {}
+
+    @cached_property
+    def usual(self) -> dict[str, dict[str, float]]:
+        """Returns category -> the furniture where people keep such objects, with weights; "*": where any can be put."""
+        anywhere = [*self.kinds.get("put", ()), *self.kinds.get("store", ())]
+        usual = {"*": dict.fromkeys(anywhere, 1.0)}
+        for sort in catalog()["goods"]:
+            weights = {self._replaced.get(key, key): weight for key, weight in usual_places(sort).items()}
+            usual[sort] = {key: weight for key, weight in weights.items() if key in self.things}
+        return usual
+
+    @cached_property
+    def usual_by_door(self) -> dict[tuple[str, bool], Places]:
+        """Returns (category, behind a door) -> the part of `usual` with or without a door, or all if there is none."""
+        usual = self.usual
+        return {(sort, door): self.by_door(usual[sort], door) for sort in usual for door in (False, True)}
+
+    def by_door(self, places: dict[str, float], door: bool) -> Places:
+        """Returns the places with or without a door, or all if there is none."""
+        things = self.things
+        return Places.of({key: weight for key, weight in places.items() if things[key].door == door} or places)
+
+    def usable(self, source: Callable[[str, bool], tuple[str, ...]], name: str, unseen: bool) -> tuple[str, ...]:
+        """Returns the nouns of `source(name, unseen)` whose objects people keep somewhere in this home."""
+        usable = self._usable.get((source, name, unseen))
+        if usable is None:
+            sorts, usual = sorts_of_nouns(), self.usual
+            usable = tuple([noun for noun in source(name, unseen) if usual[sorts[noun]]])
+            self._usable[source, name, unseen] = usable
+        return usable
+
+    def candidates(self, kind: str) -> tuple[str, ...]:
+        """Returns the furniture or rooms for a slot: "x|y" (x or y), or a kind and further kinds that it must have."""
+        candidates = self._candidates.get(kind)
+        if candidates is None:
+            if "|" in kind:
+                candidates = tuple([key for key in kind.split("|") if key in self.things])
+            else:
+                first, *more = [self.kinds.get(tag, ()) for tag in kind.split()]
+                candidates = tuple([key for key in first if all(key in keys for keys in more)])
+            self._candidates[kind] = candidates
+        return candidates
+
+    @cached_property
+    def home(self) -> Home:
+        """Returns the home without loose objects, on which the homes of all its games are built."""
+        return Home({room: room for room in self.rooms}, self.things.values(), self.rooms[0])
 
 
 @cache
@@ -113,45 +191,8 @@ def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
             kinds.setdefault(kind, []).append(name)
     identity = repr((room_names[0], sorted(room_names), sorted((thing.key, thing.room) for thing in things.values())))
     return FurnishedPlan(
-        tuple(room_names), things, {kind: tuple(keys) for kind, keys in kinds.items()}, split_of(identity)
+        tuple(room_names), things, {kind: tuple(keys) for kind, keys in kinds.items()}, split_of(identity), names
     )
-
-
-@lru_cache(maxsize=4096)
-def places_in(plan: int, rooms: int, split: str) -> dict[str, dict[str, float]]:
-    """Returns category -> the furniture of home number `plan` where people keep such objects, with weights."""
-    things = layout(plan, rooms, split).things
-    new = unseen_furniture() if split == "unseen_appliance" else {}
-    places = {}
-    for sort in catalog()["goods"]:
-        weights = {new.get(key, key): weight for key, weight in usual_places(sort).items()}
-        places[sort] = {key: weight for key, weight in weights.items() if key in things}
-    return places
-
-
-@lru_cache(maxsize=4096)
-def places_by_door(plan: int, rooms: int, split: str) -> dict[tuple[str, bool], dict[str, float]]:
-    """Returns (category, behind a door) -> the part of `places_in` with or without a door."""
-    things = layout(plan, rooms, split).things
-    return {
-        (sort, door): {key: weight for key, weight in places.items() if things[key].door == door}
-        for sort, places in places_in(plan, rooms, split).items()
-        for door in (False, True)
-    }
-
-
-@lru_cache(maxsize=4096)
-def usable_nouns(plan: int, rooms: int, split: str) -> frozenset[str]:
-    """Returns the nouns of the objects that people keep somewhere in home number `plan`."""
-    places = places_in(plan, rooms, split)
-    return frozenset(noun for noun, sort in sorts_of_nouns().items() if places[sort])
-
-
-@lru_cache(maxsize=4096)
-def empty_home(plan: int, rooms: int, split: str) -> Home:
-    """Returns home number `plan` without loose objects, on which the homes of all its games are built."""
-    furnished = layout(plan, rooms, split)
-    return Home({room: room for room in furnished.rooms}, furnished.things.values(), furnished.rooms[0])
 
 
 def _kinds_of(thing: Thing, spec: dict[str, Any]) -> list[str]:

@@ -300,7 +300,7 @@ class ShortNarrator:
 
     def _root(self, s: HomeState, root: int, loose: dict[int, list[str]], seen: bool, stated: bool = False) -> str:
         mask = self.engine.home.at_root[root]
-        plain = not seen or not any(bit & mask for bit in loose)
+        plain = not seen or not loose or not any(bit & mask for bit in loose)
         key = root, s.open & mask, s.power & mask, stated
         if plain and (text := self._plain.get(key)):
             return text

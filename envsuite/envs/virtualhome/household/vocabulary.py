@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -20,6 +21,55 @@ def goal_classes(unseen: bool | None = None) -> tuple[str, ...]:
     """Returns all goal classes, the held-out ones (`unseen=True`), or the ones of training (`unseen=False`)."""
     classes = vocabulary()["goals"].items()
     return tuple(name for name, spec in classes if unseen is None or spec.get("unseen", False) == unseen)
+
+
+@dataclass(frozen=True)
+class GoalClass:
+    """Goal class of household.toml, in the form in which drafts read it."""
+
+    kinds: tuple[str, ...]
+    """kinds of objects to draw one of; () if the class names its objects"""
+    count: int
+    """number of objects of the kind"""
+    objects: tuple[tuple[str, tuple[str, ...]], ...]
+    """(letter, categories) of each named object; categories ("=",): that of the object before; ("k",): of the kind"""
+    slots: tuple[tuple[str, str], ...]
+    """(letter, kind) of each piece of furniture or room"""
+    start: int
+    """number of objects that start at p, besides a"""
+    holds: tuple[tuple[bool, str, str, str], ...]
+    """(preferred, kind, x, y) of each condition; x and y are letters, y also a process or empty"""
+    text: str
+
+    @cached_property
+    def excluded(self) -> bool:
+        """Returns True if the goal excludes one object of the kind."""
+        return any(sorts == ("k",) for _, sorts in self.objects)
+
+
+@cache
+def goal_class(name: str) -> GoalClass:
+    """Returns a goal class."""
+    spec = vocabulary()["goals"][name]
+    holds = []
+    for words in spec["holds"]:
+        kind, x, *y = words.removeprefix("prefer ").split()
+        holds.append((words.startswith("prefer "), kind, x, y[0] if y else ""))
+    return GoalClass(
+        tuple(spec.get("kind", ())),
+        spec.get("count", 1),
+        tuple((letter, tuple(sorts.split())) for letter, sorts in zip("abc", spec.get("objects", ()), strict=False)),
+        tuple(spec.get("slots", {}).items()),
+        spec.get("start", 0),
+        tuple(holds),
+        spec["text"],
+    )
+
+
+@cache
+def categories() -> tuple[str, ...]:
+    """Returns the categories of loose objects."""
+    return tuple(catalog()["goods"])
 
 
 @cache
@@ -42,6 +92,7 @@ def _device_kinds(furniture: str) -> list[str]:
     return [*spec.get("tags", ()), *([spec["process"]] if "process" in spec else [])]
 
 
+@cache
 def noun_of(item: str) -> str:
     """Returns the noun of an object, which is called by a modifier and a noun."""
     return item.partition(" ")[2]
@@ -70,6 +121,20 @@ def nouns(sort: str, unseen: bool) -> tuple[str, ...]:
     goods = catalog()["goods"]
     names = [item for key in (goods if sort == "*" else (sort,)) for item in goods[key]["unseen" if unseen else "seen"]]
     return tuple(names)
+
+
+@cache
+def members(kind: str, unseen: bool) -> tuple[str, ...]:
+    """Returns the nouns that a goal can call by a kind ('alike': can count), held-out ones or those of training."""
+    candidates = vocabulary()["plurals"] if kind == "alike" else vocabulary()["kinds"][kind]["members"]
+    known = nouns("*", unseen)
+    return tuple(noun for noun in candidates if noun in known)
+
+
+@cache
+def object_names(noun: str) -> tuple[str, ...]:
+    """Returns the names of all objects with a noun, one for each of its category's modifiers."""
+    return tuple(f"{modifier} {noun}" for modifier in vocabulary()["modifiers"][category(noun)])
 
 
 @cache

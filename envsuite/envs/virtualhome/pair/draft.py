@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from envsuite.envs.virtualhome.household.classes import DrawSettings
-from envsuite.envs.virtualhome.household.draft import Draft, ordered
-from envsuite.envs.virtualhome.household.layouts import HOMES, Dice, layout
+from envsuite.envs.virtualhome.household.draft import Draft
+from envsuite.envs.virtualhome.household.layouts import HOMES, Dice, Places, layout
 from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed
-from envsuite.envs.virtualhome.household.vocabulary import sensible_places, sort_of
+from envsuite.envs.virtualhome.household.vocabulary import goal_class, sensible_places, sort_of
 from envsuite.envs.virtualhome.rules.goals import Condition
 from envsuite.envs.virtualhome.rules.home import Home, Thing
 from envsuite.errors import UsageError
@@ -83,15 +83,15 @@ class _ErrandDraft(Draft):
             if errand is None:
                 return None
             errands.append(errand)
-        placed = dict(things)
+        objects: dict[str, Thing] = {}
         for item in sorted(self.items):
             thing = self._place(item, avoid=set())
             assert thing is not None, "an errand's thing has a place"
-            placed[item] = thing
-        if not self._add_other_items(placed):
+            objects[item] = thing
+        if not self._add_other_items(objects):
             return None
         starts = tuple(dice.pick(mine) for mine in own)
-        home = self._empty.furnished(ordered(placed), starts[0])
+        home = self.layout.home.furnished(dict(sorted(objects.items())), starts[0])
         return SharedHome(home, self.plan, shared, own, starts, tuple(errands))
 
     def _errand(self, owner: int, sources: list[str], targets: list[str]) -> ListEntry | None:
@@ -101,21 +101,20 @@ class _ErrandDraft(Draft):
             item = self._new_item("*")
             if item is None:
                 return None
-            usual = self._usual(sort_of(item))
+            usual = self.layout.usual[sort_of(item)]
             froms = {key: usual[key] for key in sources if key in usual and key not in self.mentioned}
             sensible = sensible_places(sort_of(item))
             tos = [key for key in targets if key in sensible and key not in self.mentioned]
             if froms and tos:
                 shut = self.dice.chance(self.settings.hidden)
                 fitting = {key: weight for key, weight in froms.items() if self._door(key) == shut}
-                source, place = self.dice.weighted(fitting or froms), self.dice.pick(tos)
-                name = "store" if self._door(place) else "put"
-                slots = {"a": item, "p": place}
-                text = self._text(name, slots)
+                source, place = self.dice.weighted(Places.of(fitting or froms)), self.dice.pick(tos)
+                goal, slots = goal_class("store" if self._door(place) else "put"), {"a": item, "p": place}
+                text = self._text(goal, slots)
                 if split_of(text) == self.split:
                     self.items[item] = source
                     self.mentioned.add(place)
-                    found = tuple(c for c in self._part(name, slots) if isinstance(c, Condition))
+                    found = tuple(c for c in self._part(goal, slots) if isinstance(c, Condition))
                     return ListEntry(owner, item, place, found, text)
             self.items = before
         return None

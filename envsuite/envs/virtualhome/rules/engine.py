@@ -71,13 +71,11 @@ class HomeEngine:
 
     def _start(self) -> HomeState:
         home = self.home
-        movables = [home.things[key] for key in home.movable_keys]
-        inside = tuple(home.bit[t.room] | (home.bit[t.inside] if t.inside else 0) for t in movables)
-        on = tuple(home.supports[home.bit[t.key]] for t in movables)
-        opened = sum(home.bit[t.key] for t in home.things.values() if t.opened)
-        power = sum(home.bit[t.key] for t in home.things.values() if t.powered)
-        room = home.bit[home.start]
-        return HomeState(room, 0, 0, 0, False, 0, 0, opened, power, inside, on, (0,) * len(movables))
+        bit, movables = home.bit, home.movables
+        inside = tuple([bit[t.room] | bit[t.inside] if t.inside else bit[t.room] for t in movables])
+        on = tuple([home.support(t) for t in movables])
+        links = (0,) * len(movables)
+        return HomeState(bit[home.start], 0, 0, 0, False, 0, 0, home.opened, home.powered, inside, on, links)
 
     def index(self, movable: int) -> int:
         """Returns the index of a movable thing in `inside`, `on` and `links`."""

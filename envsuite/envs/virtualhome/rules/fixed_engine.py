@@ -13,6 +13,7 @@ Differences from `HomeEngine`:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
 
 from envsuite.envs.virtualhome.rules.engine import (
@@ -52,6 +53,8 @@ class FixedEngine(HomeEngine):
             SIT: home.seat,
         }
         self._takes = {PUTIN: home.container, PUTBACK: home.surface}
+        self.predicates: dict[Hashable, Callable[[HomeState], bool]] = {}
+        """condition -> its test, made by `goals.predicate`"""
         self._arrangement: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # inside and on of the latest answer
         self._things_at: dict[int, tuple[int, ...]] = {}
 
@@ -66,7 +69,7 @@ class FixedEngine(HomeEngine):
 
     def _start(self) -> HomeState:
         start = super()._start()
-        return start._replace(on=tuple(on & -on for on in start.on))  # keep only the first support
+        return start._replace(on=tuple([on & -on for on in start.on]))  # keep only the first support
 
     def root(self, s: HomeState, x: int) -> int:
         """Returns the furniture at which the agent stands when it is at x; 0 for a thing in a hand."""

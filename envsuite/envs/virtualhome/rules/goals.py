@@ -47,7 +47,14 @@ Predicate = Callable[[HomeState], bool]
 
 
 def predicate(engine: FixedEngine, condition: Condition) -> Predicate:
-    """Returns the condition as a predicate over states of `engine`."""
+    """Returns the condition as a predicate over states of `engine`, which keeps it."""
+    test = engine.predicates.get(condition)
+    if test is None:
+        test = engine.predicates[condition] = _predicate(engine, condition)
+    return test
+
+
+def _predicate(engine: FixedEngine, condition: Condition) -> Predicate:
     home = engine.home
     kind, x = condition.kind, home.bit[condition.x]
     y = home.bit.get(condition.y, 0)
@@ -88,8 +95,8 @@ def milestones(home: Home, stage: Stage) -> list[Condition]:
         if c.kind in ("on", "in", "mark"):
             conditions.append(Condition("held", c.x))
         if c.kind == "mark":
-            device = next(key for key, thing in home.things.items() if thing.process == c.y)
-            conditions.append(Condition("on" if home.things[device].surface else "in", c.x, device))
+            device = home.devices[c.y]
+            conditions.append(Condition("on" if home.bit[device] & home.surface else "in", c.x, device))
         if c.kind != "closed" or len(stage) == 1:  # a closed door counts only as a condition on its own
             conditions.append(c)
     return list(dict.fromkeys(conditions))

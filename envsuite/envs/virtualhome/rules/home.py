@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -61,17 +62,19 @@ class Home:
         ordered = sorted(
             things, key=lambda thing: thing.movable
         )  # a stable sort: the given order is preserved otherwise
-        self.things = {thing.key: thing for thing in ordered}
+        by_key = {thing.key: thing for thing in ordered}
+        self._layers: tuple[Mapping[str, Thing], ...] = (by_key,)
         self.rooms = dict(rooms)
         self.start = start
-        self.names = (*rooms, *self.things)
+        self.names = (*rooms, *by_key)
         self.bit = dict(zip(self.names, BITS, strict=False))
         self.nouns = {self.bit[key]: noun for key, noun in rooms.items()}
-        self.nouns |= {self.bit[key]: thing.words for key, thing in self.things.items()}
+        self.nouns |= {self.bit[key]: thing.words for key, thing in by_key.items()}
         self.room_mask = (1 << len(rooms)) - 1
         self.room_bits = tuple(self.bit[room] for room in rooms)
         fixed = [thing for thing in ordered if not thing.movable]
-        self.movable_keys = tuple(thing.key for thing in ordered if thing.movable)
+        self.movables = tuple(thing for thing in ordered if thing.movable)
+        self.movable_keys = tuple(thing.key for thing in self.movables)
         self.first_movable = len(rooms) + len(fixed)
         self.movable_bits = tuple(self.bit[key] for key in self.movable_keys)
         self.movable = sum(self.movable_bits)
@@ -83,50 +86,60 @@ class Home:
                     flags[flag] |= bit
         self.surface, self.container, self.door, self.switch, self.seat, self.target, self.always_on = flags.values()
         self.faces = {self.bit[t.key]: self.bit[t.faces] for t in ordered if t.faces in self.bit}
+        self.opened = sum(self.bit[t.key] for t in ordered if t.opened)
+        self.powered = sum(self.bit[t.key] for t in ordered if t.powered)
         self.process = {self.bit[t.key]: t.process for t in ordered if t.process}
+        self.devices = {t.process: t.key for t in reversed(ordered) if t.process}
+        """process -> key of the first appliance that applies it"""
         self.processes = tuple(sorted({t.process for t in ordered if t.process}))
         self.fixed_in = dict.fromkeys(self.room_bits, 0)
         for thing in fixed:
             self.fixed_in[self.bit[thing.room]] |= self.bit[thing.key]
-        self.room_of = {self.bit[thing.key]: self.bit[thing.room] for thing in ordered}
-        self.supports = {self.bit[thing.key]: sum(self.bit[key] for key in thing.on) for thing in ordered}
-        self.root = {self.bit[thing.key]: self._root(thing) for thing in fixed}
+        self.room_of = {self.bit[thing.key]: self.bit[thing.room] for thing in fixed}
+        self.supports = {self.bit[thing.key]: self.support(thing) for thing in fixed}
+        self.root = {self.bit[thing.key]: self._root(thing, by_key) for thing in fixed}
         self.at_root: dict[int, int] = {}
         for bit, root in self.root.items():
             self.at_root[root] = self.at_root.get(root, 0) | bit
         self.memo: dict[str, Any] = {}
         """texts and lists that depend on rooms and furniture alone, shared with all homes made by `furnished`"""
 
-    def furnished(self, things: Mapping[str, Thing], start: str) -> Home:
+    @cached_property
+    def things(self) -> dict[str, Thing]:
+        """Returns all furniture and objects by key, collected on first use: to play, most games need the bits only."""
+        return {key: thing for layer in self._layers for key, thing in layer.items()}
+
+    def furnished(self, objects: Mapping[str, Thing], start: str, changed: Mapping[str, Thing] | None = None) -> Home:
         """Returns a home with the rooms and furniture of this one, which has no loose objects, and with objects.
 
-        `things` has all furniture in this home's order, then the objects, which have no other use than to be carried.
+        The objects have no other use than to be carried. `changed` is furniture that is open or on at the start.
         """
         home = Home.__new__(Home)
         home.__dict__.update(self.__dict__)
-        home.things, home.start = dict(things), start
-        keys = list(things)[len(self.things) :]
-        first = 1 << self.first_movable
-        bits = BITS[self.first_movable : self.first_movable + len(keys)]
-        objects = [things[key] for key in keys]
-        home.movable_keys, home.movable_bits = tuple(keys), bits
-        home.names = (*self.names, *keys)
-        home.bit = {**self.bit, **dict(zip(keys, bits, strict=True))}
-        home.nouns = {**self.nouns, **{bit: thing.words for bit, thing in zip(bits, objects, strict=True)}}
-        home.movable = (first << len(keys)) - first
+        home.__dict__.pop("things", None)
+        home.start = start
+        home._layers = (*self._layers, changed or {}, objects)
+        for key, thing in (changed or {}).items():
+            home.opened |= self.bit[key] * thing.opened
+            home.powered |= self.bit[key] * thing.powered
+        first, number = self.first_movable, len(objects)
+        bits = BITS[first : first + number]
+        home.movables, home.movable_keys, home.movable_bits = tuple(objects.values()), tuple(objects), bits
+        home.names = (*self.names, *objects)
+        home.bit = {**self.bit, **dict(zip(objects, bits, strict=True))}
+        home.nouns = {**self.nouns, **{bit: thing.words for bit, thing in zip(bits, home.movables, strict=True)}}
+        home.movable = (1 << first + number) - (1 << first)
         home.target = self.target | home.movable
-        room_of, supports = [], []
-        for thing in objects:
-            room_of.append(self.bit[thing.room])
-            supports.append(self.bit[thing.on[0]] if thing.on else 0)
-        home.room_of = {**self.room_of, **dict(zip(bits, room_of, strict=True))}
-        home.supports = {**self.supports, **dict(zip(bits, supports, strict=True))}
         return home
 
-    def _root(self, thing: Thing) -> int:
+    def support(self, thing: Thing) -> int:
+        """Returns the things that support a thing at the start."""
+        return sum([self.bit[key] for key in thing.on])
+
+    def _root(self, thing: Thing, things: Mapping[str, Thing]) -> int:
         """Returns the furniture that supports a fixed thing at floor level, or the thing itself."""
         while thing.on:
-            thing = self.things[thing.on[0]]
+            thing = things[thing.on[0]]
         return self.bit[thing.key]
 
     def bits(self, mask: int) -> list[int]:
