@@ -18,6 +18,8 @@ from envsuite.errors import MissingExtra, UnknownTask, UntrustedKnob, UsageError
 from envsuite.types import Family, Panel, RewardMode, ShapingUnit, Task
 
 NAMESPACE = "envsuite"
+PROCESS_VECTOR = "envsuite.vector.processes:ProcessVectorEnv"
+"""Entry point of the vector environment that shares its games out among processes."""
 
 T = TypeVar("T")
 
@@ -270,9 +272,7 @@ def make_vec(
     make_part = partial(_make_games, task, {**options, **settings})
     if processes == 1:
         return make_part(num_envs)
-    from envsuite.vector.processes import ProcessVectorEnv  # multiprocessing, on first use
-
-    return ProcessVectorEnv(make_part, num_envs, processes)
+    return load(PROCESS_VECTOR)(make_part, num_envs, processes)
 
 
 def _make_games(task: Task, options: dict[str, Any], num_envs: int) -> Any:
