@@ -143,7 +143,9 @@ class Constraints:
         """Tests whether the facts contain no forbidden combination."""
         index = FactIndex(facts, types)
         return not any(
-            self._is_violated(index, fact, each) for fact in facts for each in self._by_name.get(fact[0], ()) if each.is_first
+            each.is_first and self._is_violated(index, fact, each)
+            for fact in facts
+            for each in self._by_name.get(fact[0], ())
         )
 
     def allow(self, facts: set[Fact], types: dict[str, str], added: Iterable[Fact]) -> bool:
@@ -349,7 +351,7 @@ class Search:
                 yield child
 
     def parallel_children(self, node: Node) -> Iterator[Node]:
-        """Draws the orders of actions parallel to earlier ones; the iterator finds the possible ones, the last first."""
+        """Draws the orders of actions beside earlier ones; the iterator finds the possible ones, the last first."""
         options = self.options
         if node.breadth >= options.max_breadth or node.length >= options.max_length:
             return iter(())
