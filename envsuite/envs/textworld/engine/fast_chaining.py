@@ -269,7 +269,7 @@ class Search:
                 options.logic,
                 tuple(options.get_rules(depth)),
                 tuple(self._constants.items()),
-                frozenset(options.restricted_types),
+                frozenset(options.restricted_types if options.create_variables else options.logic.types._types),
                 frozenset(options.allowed_types or ()),
             )
         return self._rules[depth]
@@ -307,7 +307,10 @@ class Search:
                     yield node
 
     def candidates(self, situation: Situation, depth: int) -> list[Candidate]:
-        """Returns all assignments of the rules of a depth, in textworld's order."""
+        """Returns all assignments of the rules of a depth, in textworld's order.
+
+        Without new variables these are only the actions that are possible in the situation.
+        """
         by_type: dict[str, list[str]] = {}
         for name in sorted(situation.types):
             by_type.setdefault(situation.types[name], []).append(name)
@@ -329,7 +332,13 @@ class Search:
                 if free.overlap:
                     product = filter(_are_distinct, product)
                 candidates += map(Candidate, itertools.repeat(rule), product)
-        return candidates
+        if self.options.create_variables:
+            return candidates
+        return [candidate for candidate in candidates if self._is_applicable(situation, candidate)]
+
+    def _is_applicable(self, situation: Situation, candidate: Candidate) -> bool:
+        action = self.action(situation, candidate)
+        return action is not None and situation.facts.issuperset(action.pre)
 
     def children(self, node: Node) -> Iterator[Node]:
         """Draws the order of the actions after `node`; the iterator finds the possible ones, the last first."""
@@ -565,7 +574,7 @@ def quest_chains(state: Any, options: Any) -> Iterator[Any] | None:
     """Returns the chains of textworld's `get_chains`; None for options that this module does not cover."""
     from textworld.generator.chaining import ChainingOptions
 
-    if type(options) is not ChainingOptions or not (options.backward and options.create_variables):
+    if type(options) is not ChainingOptions or not options.backward:
         return None
     search = Search(state, options)
     if not search.names_are_unique():
