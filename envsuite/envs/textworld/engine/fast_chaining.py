@@ -63,7 +63,7 @@ class ChainingRule:
         self.free_anywhere, self.free_here = open_placeholders(None), open_placeholders(here)
 
 
-class Candidate(NamedTuple):
+class Assignment(NamedTuple):
     """A rule and the variables of its open placeholders."""
 
     rule: ChainingRule
@@ -102,10 +102,12 @@ class Situation:
         """the player's room; None if the player is nowhere"""
 
 
-class Node:
+class QuestNode:
     """A node of the search, as textworld's `_Node`."""
 
-    def __init__(self, parent: Node | None, dep_parent: Node | None, situation: Situation, breadth: int) -> None:
+    def __init__(
+        self, parent: QuestNode | None, dep_parent: QuestNode | None, situation: Situation, breadth: int
+    ) -> None:
         self.parent, self.dep_parent, self.situation, self.breadth = parent, dep_parent, situation, breadth
         self.depth: int = dep_parent.depth + 1 if dep_parent else 0
         self.length: int = parent.length + 1 if parent else 0
@@ -248,7 +250,7 @@ def _prepare_rules(
     return sorted(prepared, key=lambda rule: rule.name)
 
 
-class Search:
+class QuestSearch:
     """The search for quests that end in a state."""
 
     def __init__(self, state: Any, options: Any) -> None:
@@ -256,7 +258,7 @@ class Search:
         self.constraints = _constraints(options.logic)
         facts = {(fact.name, *fact.names) for fact in state.facts}
         types = {variable.name: variable.type for variable in state.variables}
-        self.root = Node(None, None, Situation(facts, types, dict(state._var_counts)), 1)
+        self.root = QuestNode(None, None, Situation(facts, types, dict(state._var_counts)), 1)
         self._constants = {placeholder: variable.name for placeholder, variable in options.fixed_mapping.items()}
         self._rules: dict[int, list[ChainingRule]] = {}
 
@@ -284,7 +286,7 @@ class Search:
         start = self.root.situation
         return self.constraints.allow_all(start.facts, start.types)
 
-    def chains(self) -> Iterator[Node]:
+    def chains(self) -> Iterator[QuestNode]:
         """Yields the last nodes of the quests."""
         options = self.options
         stack = [iter([self.root])]
@@ -306,7 +308,7 @@ class Search:
                 ):
                     yield node
 
-    def candidates(self, situation: Situation, depth: int) -> list[Candidate]:
+    def assignments(self, situation: Situation, depth: int) -> list[Assignment]:
         """Returns all assignments of the rules of a depth, in textworld's order.
 
         Without new variables these are only the actions that are possible in the situation.
@@ -316,7 +318,7 @@ class Search:
             by_type.setdefault(situation.types[name], []).append(name)
         room = situation.room
         constants = set(self._constants.values())
-        candidates: list[Candidate] = []
+        assignments: list[Assignment] = []
         for rule in self.rules(depth):
             is_here = room is not None and rule.here is not None
             free = rule.free_here if is_here else rule.free_anywhere
@@ -331,66 +333,68 @@ class Search:
                 )
                 if free.overlap:
                     product = filter(_are_distinct, product)
-                candidates += map(Candidate, itertools.repeat(rule), product)
+                assignments += map(Assignment, itertools.repeat(rule), product)
         if self.options.create_variables:
-            return candidates
-        return [candidate for candidate in candidates if self._is_applicable(situation, candidate)]
+            return assignments
+        return [assignment for assignment in assignments if self._is_applicable(situation, assignment)]
 
-    def _is_applicable(self, situation: Situation, candidate: Candidate) -> bool:
-        action = self.action(situation, candidate)
+    def _is_applicable(self, situation: Situation, assignment: Assignment) -> bool:
+        action = self.action(situation, assignment)
         return action is not None and situation.facts.issuperset(action.pre)
 
-    def children(self, node: Node) -> Iterator[Node]:
+    def children(self, node: QuestNode) -> Iterator[QuestNode]:
         """Draws the order of the actions after `node`; the iterator finds the possible ones, the last first."""
         options = self.options
         if node.depth >= options.max_depth or node.length >= options.max_length:
             return iter(())
-        candidates = self.candidates(node.situation, node.depth)
+        assignments = self.assignments(node.situation, node.depth)
         if options.rng:
-            options.rng.shuffle(candidates)
-        return self._children(node, candidates)
+            options.rng.shuffle(assignments)
+        return self._children(node, assignments)
 
-    def _children(self, node: Node, candidates: list[Candidate]) -> Iterator[Node]:
-        tried = TriedActions(self, node, candidates)
-        for number in range(len(candidates) - 1, -1, -1):
-            action = self.action(node.situation, candidates[number])
+    def _children(self, node: QuestNode, assignments: list[Assignment]) -> Iterator[QuestNode]:
+        tried = TriedActions(self, node, assignments)
+        for number in range(len(assignments) - 1, -1, -1):
+            action = self.action(node.situation, assignments[number])
             child = self.child(node, node, action, node.breadth)
             if child is not None:
                 child.used = functools.partial(tried.contains, number)
                 yield child
 
-    def parallel_children(self, node: Node) -> Iterator[Node]:
+    def parallel_children(self, node: QuestNode) -> Iterator[QuestNode]:
         """Draws the orders of actions beside earlier ones; the iterator finds the possible ones, the last first."""
         options = self.options
         if node.breadth >= options.max_breadth or node.length >= options.max_length:
             return iter(())
-        siblings: list[Node] = []
+        siblings: list[QuestNode] = []
         ancestor = node
         while ancestor.dep_parent and (ancestor.depth > 1 or options.independent_chains):
             siblings.insert(0, ancestor)
             ancestor = ancestor.dep_parent
         orders = []
-        by_rules: dict[int, list[Candidate]] = {}
+        by_rules: dict[int, list[Assignment]] = {}
         for sibling in siblings:
             depth = sibling.depth - 1
             rules = id(self.rules(depth))
             if rules not in by_rules:
-                by_rules[rules] = self.candidates(node.situation, depth)
-            candidates = by_rules[rules].copy()
+                by_rules[rules] = self.assignments(node.situation, depth)
+            assignments = by_rules[rules].copy()
             if options.rng:
-                options.rng.shuffle(candidates)
-            orders.append((sibling, candidates))
+                options.rng.shuffle(assignments)
+            orders.append((sibling, assignments))
         return self._parallel_children(node, orders)
 
-    def _parallel_children(self, node: Node, orders: list[tuple[Node, list[Candidate]]]) -> Iterator[Node]:
-        actions: dict[int, Action | None] = {}  # by the id of a candidate; the lists share candidates
-        for sibling, candidates in reversed(orders):
+    def _parallel_children(
+        self, node: QuestNode, orders: list[tuple[QuestNode, list[Assignment]]]
+    ) -> Iterator[QuestNode]:
+        actions: dict[int, Action | None] = {}  # by the id of an assignment; the lists share assignments
+        for sibling, assignments in reversed(orders):
             parent = sibling.dep_parent
             assert parent is not None
-            for candidate in reversed(candidates):
-                key = id(candidate)
+            for assignment in reversed(assignments):
+                key = id(assignment)
                 if key not in actions:
-                    actions[key] = self.action(node.situation, candidate)
+                    actions[key] = self.action(node.situation, assignment)
                 action = actions[key]
                 if action is None or not _is_relevant(parent, action) or sibling.used(action.identity):
                     continue
@@ -399,9 +403,9 @@ class Search:
                     child.used = functools.partial(_is_among, action.identity, sibling.used)
                     yield child
 
-    def action(self, situation: Situation, candidate: Candidate) -> Action | None:
-        """Returns the action of a candidate; None if it adds a fact about known variables only."""
-        rule, names = candidate
+    def action(self, situation: Situation, assignment: Assignment) -> Action | None:
+        """Returns the action of an assignment; None if it adds a fact about known variables only."""
+        rule, names = assignment
         slots = rule.template.copy()
         free = rule.free_anywhere
         if rule.here is not None and situation.room is not None:
@@ -425,7 +429,7 @@ class Search:
         post = [(predicate, *[slots[number] for number in numbers]) for predicate, numbers in rule.post]
         return Action(rule, tuple(slots), tuple(pre), tuple(post))
 
-    def child(self, node: Node, dep_parent: Node, action: Action | None, breadth: int) -> Node | None:
+    def child(self, node: QuestNode, dep_parent: QuestNode, action: Action | None, breadth: int) -> QuestNode | None:
         """Returns the node after an action; None if textworld does not allow the action there.
 
         An action must prepare the action of `dep_parent`, keep the constraints, and lead to no earlier state.
@@ -459,11 +463,11 @@ class Search:
                     del uses[name], types[name]
         if not self.constraints.allow(facts, types, new) or _is_cycle(node, action, facts):
             return None
-        child = Node(node, dep_parent, Situation(facts, types, uses), breadth)
+        child = QuestNode(node, dep_parent, Situation(facts, types, uses), breadth)
         child.action = action
         return child
 
-    def chain(self, last: Node) -> Any:
+    def chain(self, last: QuestNode) -> Any:
         """Returns textworld's chain of the quest that ends at a node."""
         from textworld.generator import chaining
         from textworld.logic import Variable
@@ -490,25 +494,25 @@ class Search:
 
 
 class TriedActions:
-    """The possible actions among the candidates after a node."""
+    """The possible actions among the assignments after a node."""
 
-    def __init__(self, search: Search, node: Node, candidates: list[Candidate]) -> None:
-        self._search, self._node, self._candidates = search, node, candidates
+    def __init__(self, search: QuestSearch, node: QuestNode, assignments: list[Assignment]) -> None:
+        self._search, self._node, self._assignments = search, node, assignments
         self._numbers: dict[Identity, int | None] = {}
 
     def contains(self, last: int, action: Identity) -> bool:
-        """Tests whether an action is possible and among the candidates up to number `last`."""
+        """Tests whether an action is possible and among the assignments up to number `last`."""
         if action not in self._numbers:
             self._numbers[action] = self._first(action)
         first = self._numbers[action]
         return first is not None and first <= last
 
     def _first(self, identity: Identity) -> int | None:
-        """Returns the number of the first candidate for a possible action; None if there is none."""
+        """Returns the number of the first assignment for a possible action; None if there is none."""
         search, node = self._search, self._node
-        for number, candidate in enumerate(self._candidates):
-            if candidate.rule.name == identity[0]:
-                action = search.action(node.situation, candidate)
+        for number, assignment in enumerate(self._assignments):
+            if assignment.rule.name == identity[0]:
+                action = search.action(node.situation, assignment)
                 if action is not None and action.identity == identity and search.child(node, node, action, 1):
                     return number
         return None
@@ -539,7 +543,7 @@ def _name_new_variables(situation: Situation, rule: ChainingRule, slots: list[st
         slots[number] = new
 
 
-def _is_relevant(node: Node, action: Action) -> bool:
+def _is_relevant(node: QuestNode, action: Action) -> bool:
     """Tests whether an action prepares the last action up to `node` that does not lead to another room."""
     if action.rule.is_navigation:
         return True
@@ -552,7 +556,7 @@ def _is_relevant(node: Node, action: Action) -> bool:
     return node.action is None or not action.removed.isdisjoint(node.action.post)
 
 
-def _is_cycle(node: Node | None, action: Action, facts: set[Fact]) -> bool:
+def _is_cycle(node: QuestNode | None, action: Action, facts: set[Fact]) -> bool:
     """Tests whether undoing the actions up to `node` leads back to the state after `action`."""
     earlier = facts.copy()
     _undo(action, earlier)
@@ -576,7 +580,7 @@ def quest_chains(state: Any, options: Any) -> Iterator[Any] | None:
 
     if type(options) is not ChainingOptions or not options.backward:
         return None
-    search = Search(state, options)
+    search = QuestSearch(state, options)
     if not search.names_are_unique():
         return None
     return map(search.chain, search.chains())
