@@ -28,11 +28,9 @@ SHAPING_DEAD_END = -2.0
 class TextEnv(LazilySeededEnv, ABC):
     """A Gymnasium environment whose observations and actions are text.
 
-    Subclasses define `knobs`, `instructions`, `_reset(seed)` and `_act(command)` and, where
-    possible, also `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()`, `metrics()` and
-    `artifacts()`.
-    Every string is a legal action: a command that cannot be understood costs a turn and gets a text
-    reply.
+    Subclasses define `knobs`, `instructions`, `_reset(seed)` and `_act(command)` and, where possible, also
+    `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()`, `metrics()` and `artifacts()`.
+    Every string is a legal action: a command that cannot be understood costs a turn and gets a text reply.
 
     The `info` of reset and step holds `success`, `is_action_valid`, `admissible_commands`,
     `progression`, `stop_reason` and `primitive_steps` (steps the last command took, for a discount
@@ -134,12 +132,19 @@ class TextEnv(LazilySeededEnv, ABC):
         return text, reward, terminated, truncated, self._info(valid, reason)
 
     def settle(self, outcome: Outcome) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Applies an outcome of `_act` and returns the result of `step`. For vector environments of a family."""
+        """Counts an outcome of `_act` as a turn. Returns (text, reward, terminated, truncated, info), as `step` does.
+
+        For vector environments of a family. Raises EngineFailure if the reward or progression is not finite.
+        """
         text, reward, terminated, truncated, valid, reason = self._count(outcome)
         return text, reward, terminated, truncated, self._info(valid, reason)
 
     def advance(self, action: str) -> tuple[str, float, bool, bool, bool, StopReason | None]:
-        """Runs a command like `step`. Returns the arguments of `_info` instead of the info. For vector environments."""
+        """Runs a command. Returns (text, reward, terminated, truncated, valid, reason): no info, unlike `step`.
+
+        For vector environments. Raises ResetNeeded after the end of an episode, InvalidAction for a command that is no
+        string, and EngineFailure if the engine fails or the reward or progression is not finite.
+        """
         if self._over:
             raise gym.error.ResetNeeded("The episode is over: call reset() before step().")
         if not isinstance(action, str):
@@ -203,8 +208,7 @@ class TextEnv(LazilySeededEnv, ABC):
     def _phi(self) -> float:
         """Returns the potential of the present state.
 
-        It is -1 at the start, 0 when nothing remains, linear between, and `SHAPING_DEAD_END` if the
-        task is lost.
+        It is -1 at the start, 0 when nothing remains, linear between, and `SHAPING_DEAD_END` if the task is lost.
         """
         remaining = self.remaining()
         if remaining is None:
@@ -217,8 +221,7 @@ class TextEnv(LazilySeededEnv, ABC):
     def _reset(self, seed: int) -> str:
         """Starts the episode of `seed`, sets `objective`, and returns the first observation.
 
-        All randomness comes from `seed` (for example `np.random.default_rng(seed)`) and, in the
-        dynamics, from `die()`.
+        All randomness comes from `seed` (e.g. `np.random.default_rng(seed)`) and, in the dynamics, from `die()`.
         """
 
     @abstractmethod
@@ -275,9 +278,7 @@ class TextEnv(LazilySeededEnv, ABC):
         return {}
 
     def extra_info(self) -> dict[str, Any]:
-        """Returns further keys for `info`, spelled as elsewhere in the field (`won`, `score`,
-        `extra.gamefile`, ...).
-        """
+        """Returns further keys for `info`, spelled as elsewhere in the field: `won`, `score`, `extra.gamefile`, ..."""
         return {}
 
     def play_help(self) -> str:
@@ -322,7 +323,7 @@ class TextEnv(LazilySeededEnv, ABC):
         return {}
 
     def get_state(self) -> Any:
-        """Returns a value for `set_state`, used by search and branching; equal values mean equal states."""
+        """Returns a value for `set_state`, for search and branching; equal values mean equal states."""
         raise UsageError(f"{type(self).__name__} cannot save its state: replay the commands from reset instead.")
 
     def set_state(self, state: Any) -> None:

@@ -8,7 +8,7 @@ import envsuite
 from envsuite import registry
 from envsuite.checks import players
 from envsuite.checks.demand import NotJudged
-from envsuite.envs.textworld.blind import blind_commands, brief_goal_commands
+from envsuite.envs.textworld.blind import blind_commands, brief_goal, brief_goal_commands
 from envsuite.errors import UsageError
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -69,18 +69,20 @@ def test_a_script_wins_few_games_of_every_current_level(task_id):
     assert stated(registry.TASKS[task_id]).endswith("of 50 games won by the blind player")
 
 
-def test_no_level_of_the_newest_version_declares_a_share():
+def test_one_level_of_the_newest_version_declares_a_share():
     newest = [task for task in registry.tasks("*") if task.level and registry.newest_version(task) == task.id]
     assert {task.id for task in newest} >= {"ALFWorld-generated-easy-v2", "BabyAI-easy-v1", "TextWorld-easy-v2"}
-    assert [task.id for task in newest if task.blind_share != players.MAX_BLIND_SHARE] == []
+    declared = [task.id for task in newest if task.blind_share != players.MAX_BLIND_SHARE]
+    assert declared == ["TextWorld-easy-v2"]  # until it has a version 3 that a script seldom wins
 
 
-def test_older_versions_keep_the_share_that_they_declare():
+def test_versions_keep_the_share_that_they_declare():
     declared = {task.id for task in registry.tasks("*") if task.blind_share != players.MAX_BLIND_SHARE}
     assert declared == {
         *(f"ALFWorld-generated-{level}-v{version}" for level in ("easy", "medium", "hard") for version in (0, 1)),
         "BabyAI-easy-v0",
         "TextWorld-easy-v1",
+        "TextWorld-easy-v2",
     }
 
 
@@ -132,13 +134,37 @@ def test_sentences_of_a_quest_become_commands():
     assert blind_commands("Find out what there is to do.") == ["look"]
 
 
-def test_a_brief_goal_becomes_a_search_of_the_rooms_next_to_the_start():
-    script = brief_goal_commands("Your task for today is to insert the mouse into the bureau inside the studio.")
-    tries = ["take mouse", "open bureau", "insert mouse into bureau"]
-    assert script == [*tries, *(c for way in ("north", "east", "south", "west") for c in (f"go {way}", *tries))]
-    assert brief_goal_commands("Please unlock the box in the den with the key.")[:2] == [
-        "take key",
-        "unlock box with key",
-    ]
-    assert brief_goal_commands("Eat the fondue.")[:2] == ["take fondue", "eat fondue"]
-    assert brief_goal_commands("Find out what there is to do.")[:2] == ["look", "go north"]
+@pytest.mark.parametrize(
+    ("objective", "kind", "names"),
+    [
+        (
+            "Your task for today is to insert the mouse into the bureau inside the studio.",
+            "insert",
+            ["bureau", "mouse"],
+        ),
+        ("You can put the dvd inside the display in the vault.", "insert", ["display", "dvd"]),
+        ("Hey! Please sit the type R sponge on the shelf.", "put", ["shelf", "type R sponge"]),
+        ("Doublecheck that the type 3 box within the steam room is locked.", "lock", ["type 3 box"]),
+        ("Put the key into the safe to lock it.", "lock with", ["key", "safe"]),
+        ("Insert the key into the box in the den's lock to unlock it.", "unlock with", ["box", "key"]),
+        ("Unlock the box in the den.", "unlock", ["box"]),
+        ("Look and see that the chest in the playroom is opened.", "open", ["chest"]),
+        ("Please toss the worm on the floor of the cookery.", "drop", ["worm"]),
+        ("Take the kettle from the locker inside the dish-pit.", "take", ["kettle", "locker"]),
+        ("Eat the fondue.", "eat", ["fondue"]),
+    ],
+)
+def test_a_brief_goal_becomes_a_search_that_fits_the_turns_and_ends_with_the_goal(objective, kind, names):
+    found, by_role = brief_goal(objective)
+    assert found == kind
+    assert sorted(by_role.values()) == names
+    script = brief_goal_commands(objective)
+    assert len(script) <= 12
+    assert kind == "take" or all(name in script[-1] for name in names)
+    assert any(command.startswith("go ") for command in script) or kind == "take"
+
+
+def test_an_objective_without_a_brief_goal_is_read_sentence_by_sentence():
+    assert brief_goal("Find out what there is to do.") is None
+    assert brief_goal_commands("Find out what there is to do.") == ["look"]
+    assert brief_goal_commands("Close the box.") == ["close box"]

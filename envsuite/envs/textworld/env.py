@@ -106,7 +106,8 @@ class TextWorld(TextEnv):
         Knob(
             "goal",
             "detailed",
-            "simple, custom: detail of the objective; custom: every command of the quest (detailed), or the last (brief)",
+            "custom: the objective states every command of the quest (detailed), or the last (brief); "
+            "simple: every subgoal (detailed), the dinner only (brief), or nothing (none)",
             choices=("detailed", "brief", "none"),
         ),
         Knob("recipe", 1, "cooking: ingredients", low=1, high=5),

@@ -43,7 +43,9 @@ class GameSpec:
     """One game: equal specs produce the same game on every machine with the same textworld version."""
 
     challenge: str
-    settings: tuple[tuple[str, Any], ...]  # all settings of the challenge, sorted by name
+    settings: tuple[tuple[str, Any], ...]
+    """All settings of the challenge, sorted by name; but a custom game's `goal` only if it is not 'detailed',
+    because the cache keys of detailed games are older than the setting."""
     seed: int
     split: str = ""
     """The split to which the game's structure belongs. '' if `seed` is TextWorld's own; otherwise
@@ -103,7 +105,7 @@ def game_spec(challenge: str, settings: Mapping[str, Any], seed: int, split_by: 
     filled = {name: settings.get(name, default) for name, default in known.items()}
     check_settings(challenge, filled)
     if challenge == "custom" and filled["goal"] == "detailed":
-        del filled["goal"]  # cache keys of these games are older than the setting
+        del filled["goal"]
     if not 0 <= seed < MAX_SEED:
         raise BadKnob(f"TextWorld seeds are 0..{MAX_SEED - 1}, not {seed}.")
     split = split_of_seed(seed) if split_by == "structure" else ""

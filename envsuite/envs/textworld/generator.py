@@ -17,13 +17,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envsuite.envs.textworld.engine.fast_generation import fast_generation
 from envsuite.envs.textworld.engine.patches import apply_patches
 from envsuite.envs.textworld.games import GameSpec, setting_name
 from envsuite.envs.textworld.structure import split_of, structure_digest
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:
-    from textworld.generator.game import Game
+    from textworld.generator.game import Game, GameOptions
 
 
 CANNOT_WRITE = re.compile("couldn't (open|write)|trying to write", re.IGNORECASE)
@@ -90,28 +91,13 @@ def _check_structures(challenge: str, settings: tuple[tuple[str, Any], ...]) -> 
 
 def _make_game_of_seed(spec: GameSpec) -> Game:
     import textworld
-    import textworld.challenges
-    import textworld.generator
 
     apply_patches()
-    settings = dict(spec.settings)
     options = textworld.GameOptions()  # a new object per game, because the challenges modify it
     options.seeds = int(spec.seed)
     try:
-        if spec.challenge == "custom":
-            options.nb_rooms, options.nb_objects = settings["world_size"], settings["nb_objects"]
-            chaining, length = options.chaining, settings["quest_length"]
-            chaining.min_length = chaining.max_length = chaining.max_depth = length
-            chaining.min_depth, chaining.min_breadth, chaining.max_breadth = 1, 1, 5  # defaults of the command line
-            options.grammar.only_last_action = settings.get("goal") == "brief"
-            return textworld.generator.make_game(options)
-        if spec.challenge == "simple":
-            settings["test"] = False
-        if spec.challenge == "cooking":
-            foods = settings.pop("foods")
-            settings["split"] = None if foods == "all" else foods
-        _, make, _ = textworld.challenges.CHALLENGES[f"tw-{spec.challenge}"]
-        return make(settings=settings, options=options)
+        with fast_generation():
+            return _generate(spec, options)
     except (OSError, MemoryError):
         raise  # a fault of the machine, not of the game
     except Exception as error:  # the generator raises errors of many kinds
@@ -120,6 +106,28 @@ def _make_game_of_seed(spec: GameSpec) -> Game:
         raise CannotGenerate(
             f"TextWorld cannot generate {spec.name} ({reason}): use another seed or easier settings."
         ) from error
+
+
+def _generate(spec: GameSpec, options: GameOptions) -> Game:
+    """Calls textworld's generator with the settings of a spec; `options` contain the seed."""
+    import textworld.challenges
+    import textworld.generator
+
+    settings = dict(spec.settings)
+    if spec.challenge == "custom":
+        options.nb_rooms, options.nb_objects = settings["world_size"], settings["nb_objects"]
+        chaining, length = options.chaining, settings["quest_length"]
+        chaining.min_length = chaining.max_length = chaining.max_depth = length
+        chaining.min_depth, chaining.min_breadth, chaining.max_breadth = 1, 1, 5  # defaults of the command line
+        options.grammar.only_last_action = settings.get("goal") == "brief"  # no goal: detailed
+        return textworld.generator.make_game(options)
+    if spec.challenge == "simple":
+        settings["test"] = False
+    if spec.challenge == "cooking":
+        foods = settings.pop("foods")
+        settings["split"] = None if foods == "all" else foods
+    _, make, _ = textworld.challenges.CHALLENGES[f"tw-{spec.challenge}"]
+    return make(settings=settings, options=options)
 
 
 def canonical_game(serialised: dict[str, Any]) -> dict[str, Any]:
