@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from multiprocessing import connection
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -22,7 +26,9 @@ from gymnasium.vector.utils import batch_space
 from envsuite.errors import EngineFailure, UsageError
 from envsuite.vector.base import VectorStep, games_to_reset
 
-_GRACE = 10.0  # seconds that a process has to close its environments
+_PATIENCE = 2.0  # seconds that a process has to end by itself before it is interrupted
+_GRACE = 10.0  # seconds that an interrupted process has to close its environments
+_END = b""  # request to end
 Make = Callable[[int], VectorEnv[Any, Any, Any]]
 """Builds the vector environment of one process from its number of games. It must be picklable."""
 
@@ -31,7 +37,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     """`num_envs` games in `processes` processes of this machine, stepped at the same time.
 
     Raises UsageError for fewer games than processes, and what a process raises. A process that dies raises
-    EngineFailure; the environment is closed then, because the games of that process are lost.
+    EngineFailure, and the environment is closed, because the games of that process are lost. Ctrl-C closes it as well,
+    because it may come in the middle of an answer. After another error of `step` or `reset`, all games must be reset.
+    There is no attribute `envs`: use `call`, `get_attr` and `set_attr`.
     """
 
     def __init__(self, make: Make, num_envs: int, processes: int) -> None:
@@ -47,20 +55,23 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             for size in sizes:
                 pipe, far_end = context.Pipe()
                 self._pipes.append(pipe)
-                process = context.Process(target=_serve, args=(far_end, pickle.dumps(make), size), daemon=True)
+                process = context.Process(
+                    target=_serve, args=(far_end, pickle.dumps(make), size, os.getpid()), daemon=True
+                )
                 process.start()
                 self._processes.append(process)
                 far_end.close()
-            spaces = self._answers(range(processes), starting=True)[0]
+            self.spec, self.metadata, self.render_mode, *spaces = self._answers(range(processes), starting=True)[0]
         except BaseException:
             self.close()
             raise
-        self.metadata, self.render_mode, self.single_observation_space, self.single_action_space = spaces
+        self.single_observation_space, self.single_action_space = spaces
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.autoreset_mode: AutoresetMode = self.metadata["autoreset_mode"]
         self._texts = [""] * num_envs
         self._over = np.zeros(num_envs, dtype=bool)
+        self._failed = False  # a step or reset raised, so that it is not known what the games did
 
     # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
@@ -81,6 +92,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             mask = np.ones(n, dtype=bool)
         elif not isinstance(mask, np.ndarray) or mask.shape != (n,) or mask.dtype != np.bool_ or not mask.any():
             raise ValueError(f"reset_mask needs {n} booleans in a numpy array, one of them true, not {mask!r}.")
+        if self._failed and not (self.closed or mask.all()):
+            raise gym.error.ResetNeeded("An earlier call failed: reset() all games, without a reset_mask.")
         requests: list[Any] = []
         for games in self._slices:
             here = mask[games]
@@ -89,18 +102,24 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 continue
             given = shared if here.all() else {**shared, "reset_mask": here}
             requests.append(("reset", (), {"seed": list(seeds[games]), "options": given if options else None}))
+        self._failed = True
         infos: list[dict[str, Any]] = []
         for games, answer in zip(self._slices, self._ask(requests), strict=True):
             texts, info = answer or (self._texts[games], {})
             self._texts[games] = texts
             infos.append(info)
         self._over[mask] = False
+        self._failed = False
         return tuple(self._texts), self._joined(infos)
 
     def step(self, actions: Sequence[str]) -> VectorStep:
         """Executes `actions[i]` in game i; with NEXT_STEP, finished games are reset instead."""
+        if self._failed and not self.closed:
+            raise gym.error.ResetNeeded("An earlier call failed: reset() all games before step().")
         games_to_reset(actions, self._over, self.autoreset_mode)
+        self._failed = True
         answers = self._ask([("step", (list(actions[games]),), {}) for games in self._slices])
+        self._failed = False
         texts, rewards, terminated, truncated, infos = zip(*answers, strict=True)
         self._texts = [*chain.from_iterable(texts)]
         ended = np.concatenate(terminated), np.concatenate(truncated)
@@ -138,14 +157,18 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         return self.get_attr("np_random_seed")
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Ends the processes, which close their environments first."""
+        """Ends the processes. They close their environments first, also those that are interrupted in a step."""
         for pipe in self._pipes:
+            with contextlib.suppress(OSError):  # the process has died
+                pipe.send_bytes(_END)
             pipe.close()
-        for process in self._processes:
-            process.join(timeout=_GRACE)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        for end, wait in ((None, _PATIENCE), ("terminate", _GRACE), ("kill", _GRACE)):
+            deadline = time.monotonic() + wait
+            for process in self._processes:
+                if end and process.is_alive():
+                    getattr(process, end)()
+            for process in self._processes:
+                process.join(timeout=max(0.0, deadline - time.monotonic()))
 
     # ---- processes ------------------------------------------------------------------------------------------------
 
@@ -153,44 +176,48 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         """Sends one request to each process (None: none to this one) and returns their answers."""
         if self.closed:
             raise UsageError("This vector environment is closed: make a new one.")
+        messages = {i: pickle.dumps(request) for i, request in enumerate(requests) if request is not None}
         try:
-            asked = [i for i, request in enumerate(requests) if request is not None]
-            for i in asked:
-                with contextlib.suppress(OSError):  # of a dead process, which `_answers` reports
-                    self._pipes[i].send(requests[i])
-            return self._answers(asked)
-        except KeyboardInterrupt:  # answers may be left in the pipes, half read
+            for i, message in messages.items():
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `_answers` reports a dead process
+                    self._pipes[i].send_bytes(message)
+        except BaseException:  # an interrupt
             self.close()
             raise
+        return self._answers(messages)
 
-    def _answers(self, asked: Sequence[int], starting: bool = False) -> list[Any]:
+    def _answers(self, asked: Iterable[int], starting: bool = False) -> list[Any]:
         """Returns one answer per process, None if it was not asked. Raises the first error after all have answered."""
+        messages: dict[int, bytes] = {}
+        try:
+            for i in asked:
+                try:
+                    messages[i] = self._pipes[i].recv_bytes()
+                except (EOFError, BrokenPipeError, ConnectionResetError):
+                    raise self._death(i, starting) from None
+        except BaseException:  # also an interrupt: answers are left in the pipes, perhaps half read
+            self.close()
+            raise
         answers: list[Any] = [None] * len(self._pipes)
-        first: BaseException | None = None
-        for i in asked:
-            try:
-                answers[i], error = self._pipes[i].recv()
-            except (EOFError, OSError):
-                raise self._death(i, starting) from None
-            first = first or error
-        if first is not None:
-            raise first
+        for i, message in messages.items():
+            answers[i], error = pickle.loads(message)
+            if error is not None:
+                raise error
         return answers
 
     def _death(self, i: int, starting: bool) -> EngineFailure:
-        """Closes the environment and returns the error for a process that has died."""
-        self._processes[i].join(timeout=_GRACE)
-        code = self._processes[i].exitcode
-        self.close()
-        games = self._slices[i]
-        cure = (
-            "A script must build it below `if __name__ == '__main__':`."
-            if starting
-            else "The environment is closed; make a new one."
-        )
+        """Returns the error for a process that has died."""
+        process, games = self._processes[i], self._slices[i]
+        process.join(timeout=_PATIENCE)
+        cure = "The environment is closed; make a new one."
+        if starting and process.exitcode == 1:
+            cure = (
+                "Its output is above. A program must be in a file, and build the environment below "
+                "`if __name__ == '__main__':`."
+            )
         return EngineFailure(
             f"Process {i + 1} of {len(self._processes)}, with games {games.start} to {games.stop - 1}, has died "
-            f"(exit code {code}). {cure}"
+            f"(exit code {process.exitcode}). {cure}"
         )
 
     # ---- infos ----------------------------------------------------------------------------------------------------
@@ -204,7 +231,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             if isinstance(example, dict):
                 joined[key] = self._joined([part or {} for part in parts])
             else:
-                joined[key] = np.concatenate([*self._filled(parts, example)])
+                # The type is that of the first game with the entry, as in one process.
+                joined[key] = np.concatenate([*self._filled(parts, example)], dtype=example.dtype, casting="unsafe")
         return joined
 
     def _filled(self, parts: Sequence[np.ndarray | None], example: np.ndarray) -> Iterator[np.ndarray]:
@@ -215,9 +243,10 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             yield part
 
 
-def _serve(pipe: connection.Connection, make: bytes, size: int) -> None:
-    """Runs in a process: answers requests until the parent closes its end or dies. The parent handles Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _serve(pipe: connection.Connection, make: bytes, size: int, parent: int) -> None:
+    """Runs in a process: answers requests until the parent ends it or dies. The parent handles Ctrl-C."""
+    signal.signal(signal.SIGINT, lambda number, frame: None)  # programs that games start do not inherit this
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             envs = pickle.loads(make)(size)
@@ -225,16 +254,25 @@ def _serve(pipe: connection.Connection, make: bytes, size: int) -> None:
             _answer(pipe, None, error)
             return
         try:
-            _answer(pipe, (envs.metadata, envs.render_mode, envs.single_observation_space, envs.single_action_space))
+            spaces = envs.single_observation_space, envs.single_action_space
+            _answer(pipe, (envs.spec, envs.metadata, envs.render_mode, *spaces))
             while True:
-                method, args, kwargs = pipe.recv()
+                if not pipe.poll(_PATIENCE):
+                    if os.getppid() != parent:  # which a process forked from it may hide
+                        return
+                    continue
+                request = pipe.recv_bytes()
+                if request == _END:
+                    return
                 try:
+                    method, args, kwargs = pickle.loads(request)
                     answer = getattr(envs, method)(*args, **kwargs)
                 except Exception as error:
                     _answer(pipe, None, error)
                 else:
                     _answer(pipe, answer)
         finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # closing is not interrupted
             envs.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -95,12 +96,16 @@ def test_an_entry_that_one_process_lacks_is_empty_for_its_games() -> None:
         shared.close()
 
 
-def test_an_error_in_a_game_is_raised_and_the_other_games_go_on() -> None:
+def test_an_error_in_a_game_is_raised_and_all_games_can_be_reset() -> None:
     envs = registry.make_vec(FAULTY, 4, processes=2, autoreset_mode=AutoresetMode.DISABLED)
     try:
         envs.reset(seed=[1, 2, 4, 3])
         with pytest.raises(RuntimeError, match="the engine broke"):
             envs.step(["1"] * 4)
+        with pytest.raises(gym.error.ResetNeeded, match="reset\\(\\) all games"):
+            envs.step(["1"] * 4)
+        with pytest.raises(gym.error.ResetNeeded, match="without a reset_mask"):
+            envs.reset(options={"reset_mask": np.array([True, False, False, False])})
         texts, _ = envs.reset(seed=[1, 2, 4, 5])
         assert all(texts)
         assert len(envs.step(["1"] * 4)[0]) == 4
@@ -117,6 +122,62 @@ def test_a_process_that_dies_is_an_engine_failure_that_names_its_games() -> None
     wait_for_end(pids)
     with pytest.raises(UsageError, match="closed"):
         envs.step(["1"] * 4)
+
+
+class Unreadable:
+    """Can be pickled, and not be read again."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("one",)
+
+
+def test_no_answer_is_left_for_a_later_call() -> None:
+    envs = registry.make_vec("HiLo-v0", 4, processes=2)
+    try:
+        envs.reset(seed=0)
+        for value, error in ((lambda: 0, "pickle"), (Unreadable(), "invalid literal")):
+            with pytest.raises((AttributeError, ValueError, pickle.PicklingError), match=error):
+                envs.set_attr("attempt", [1, 2, value, 4])
+            assert envs.get_attr("turn") == (0, 0, 0, 0)
+        with pytest.raises(AttributeError, match="speed"):
+            envs.get_attr("speed")
+        assert len(envs.step(["1"] * 4)[0]) == 4
+    finally:
+        envs.close()
+
+
+def test_an_exception_of_a_signal_handler_is_raised_and_hung_games_end() -> None:
+    """A time limit that strikes in the middle of a step: its own error comes out, although it is an OSError."""
+
+    def strike(number: int, frame: Any) -> None:
+        raise TimeoutError("too long")
+
+    envs = registry.make_vec(FAULTY, 3, processes=3, how="hang")
+    pids = [process.pid for process in envs._processes]
+    envs.reset(seed=[1, 2, 3])
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(TimeoutError, match="too long"):
+            envs.step(["1"] * 3)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    wait_for_end(pids)
+    with pytest.raises(UsageError, match="closed"):
+        envs.call("idle")
+
+
+def test_a_fork_of_the_parent_does_not_keep_the_processes_alive() -> None:
+    envs = registry.make_vec("HiLo-v0", 2, processes=2)
+    pids = [process.pid for process in envs._processes]
+    fork = subprocess.Popen(["sleep", "60"], pass_fds=[pipe.fileno() for pipe in envs._pipes])
+    try:
+        envs.close()
+        assert not any(map(alive, pids))
+    finally:
+        fork.kill()
+        fork.wait()
 
 
 def test_environments_are_closed_in_their_processes(tmp_path: Path) -> None:
