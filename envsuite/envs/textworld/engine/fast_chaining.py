@@ -11,84 +11,17 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-Fact = tuple[str, ...]
-"""Name of a predicate and names of its arguments."""
-Names = tuple[str | None, ...]
-"""Names of the variables for the open placeholders of a rule; None stands for a new variable."""
-Pattern = tuple[str, tuple[int, ...]]
-"""Name of a predicate and numbers of its placeholders."""
-Identity = tuple[str, frozenset[Fact], frozenset[Fact]]
-"""A value that equal actions share."""
-
-
-class OpenPlaceholders(NamedTuple):
-    """Placeholders of a rule that the search assigns, in textworld's order."""
-
-    numbers: tuple[int, ...]
-    subtypes: tuple[tuple[str, ...], ...]
-    absent: tuple[tuple[int, ...], ...]
-    """sets of placeholders that may stand for new variables, in the order of their assignments"""
-    overlap: bool
-    """True if one variable may fit two placeholders"""
-
-
-class ChainingRule:
-    """A rule in the direction of the search, prepared for enumerating its assignments."""
-
-    def __init__(self, rule: Any, logic: Any, constants: dict[Any, str], may_be_new: Callable[[str], bool]) -> None:
-        self.rule = rule
-        self.name: str = rule.name
-        self.is_navigation = self.name.startswith("go/")
-        placeholders = rule.placeholders
-        numbers = {placeholder: number for number, placeholder in enumerate(placeholders)}
-        self.types: tuple[str, ...] = tuple(placeholder.type for placeholder in placeholders)
-        pre = _patterns(rule.preconditions, numbers)
-        self.pre = tuple(sorted(pre, key=lambda pattern: -len(set(pattern[1]))))  # those first that seldom hold
-        self.post = _patterns(rule.postconditions, numbers)
-        here = next((fact.parameters[-1] for fact in rule.preconditions if _is_place_of_player(fact)), None)
-        self.here: int | None = numbers.get(here)
-        """number of the placeholder of the player's room"""
-        self.template = [constants.get(placeholder, "") for placeholder in placeholders]
-
-        def open_placeholders(fixed: Any) -> OpenPlaceholders:
-            free = sorted(each for each in placeholders if each not in constants and each != fixed)
-            subtypes = tuple(tuple(kind.name for kind in logic.types.get(each.type).subtypes) for each in free)
-            new = [number for number, each in enumerate(free) if may_be_new(each.type)]
-            absent = sorted(chosen for size in range(len(new) + 1) for chosen in itertools.combinations(new, size))
-            overlap = any(set(first) & set(second) for first, second in itertools.combinations(subtypes, 2))
-            return OpenPlaceholders(tuple(numbers[each] for each in free), subtypes, tuple(absent), overlap)
-
-        self.free_anywhere, self.free_here = open_placeholders(None), open_placeholders(here)
-
-
-class Assignment(NamedTuple):
-    """A rule and the variables of its open placeholders."""
-
-    rule: ChainingRule
-    names: Names
-
-
-class Action(NamedTuple):
-    """A rule with variables for all placeholders."""
-
-    rule: ChainingRule
-    slots: tuple[str, ...]
-    pre: tuple[Fact, ...]
-    post: tuple[Fact, ...]
-
-    @property
-    def identity(self) -> Identity:
-        return self.rule.name, frozenset(self.pre), frozenset(self.post)
-
-    @property
-    def added(self) -> set[Fact]:
-        return set(self.post).difference(self.pre)
-
-    @property
-    def removed(self) -> set[Fact]:
-        return set(self.pre).difference(self.post)
+from envsuite.envs.textworld.engine.chaining_rules import (
+    Action,
+    Assignment,
+    ChainingRule,
+    Identity,
+    Names,
+    prepare_rules,
+)
+from envsuite.envs.textworld.engine.facts import Fact, constraints_of
 
 
 class Situation:
@@ -116,146 +49,12 @@ class QuestNode:
         """tests whether an action is that of this node, or was possible in its place before"""
 
 
-class Constraint(NamedTuple):
-    """A combination of facts that no state may contain, seen from one of them."""
-
-    pattern: Pattern
-    others: list[Pattern]
-    allowed: list[frozenset[str]]
-    """types of the variables that fit a placeholder, by its number"""
-    is_first: bool
-
-
-class Constraints:
-    """Combinations of facts that no state may contain."""
-
-    def __init__(self, logic: Any) -> None:
-        self._by_name: dict[str, list[Constraint]] = {}
-        for rule in logic.constraints.values():
-            if not any(fact.name == "fail" for fact in rule.postconditions):
-                continue
-            numbers = {placeholder: number for number, placeholder in enumerate(rule.placeholders)}
-            allowed = [frozenset(kind.name for kind in logic.types.get(each.type).subtypes) for each in numbers]
-            patterns = _patterns(rule.preconditions, numbers)
-            for number, pattern in enumerate(patterns):
-                others = [*patterns[:number], *patterns[number + 1 :]]
-                self._by_name.setdefault(pattern[0], []).append(Constraint(pattern, others, allowed, number == 0))
-
-    def allow_all(self, facts: set[Fact], types: dict[str, str]) -> bool:
-        """Tests whether the facts contain no forbidden combination."""
-        index = FactIndex(facts, types)
-        return not any(
-            each.is_first and self._is_violated(index, fact, each)
-            for fact in facts
-            for each in self._by_name.get(fact[0], ())
-        )
-
-    def allow(self, facts: set[Fact], types: dict[str, str], added: Iterable[Fact]) -> bool:
-        """Tests whether no forbidden combination contains one of the facts `added`, which are among the facts."""
-        index = FactIndex(facts, types)
-        return not any(
-            self._is_violated(index, fact, each) for fact in added for each in self._by_name.get(fact[0], ())
-        )
-
-    @staticmethod
-    def _is_violated(index: FactIndex, fact: Fact, constraint: Constraint) -> bool:
-        bound = index.bind(constraint.pattern, fact, {}, constraint.allowed)
-        return bound is not None and index.can_complete(constraint.others, bound, constraint.allowed)
-
-
-class FactIndex:
-    """Facts by their name and one of their arguments; each index is made when it is first used."""
-
-    def __init__(self, facts: set[Fact], types: dict[str, str]) -> None:
-        self._facts, self._types = facts, types
-        self._by_argument: dict[tuple[str, int], dict[str, list[Fact]]] = {}
-
-    def bind(
-        self, pattern: Pattern, fact: Fact, bound: dict[int, str], allowed: list[frozenset[str]]
-    ) -> dict[int, str] | None:
-        """Returns `bound` with the variables of a fact for a pattern's placeholders; None if they do not fit.
-
-        Different placeholders stand for different variables.
-        """
-        numbers = pattern[1]
-        if len(fact) != len(numbers) + 1:
-            return None
-        for number, name in zip(numbers, fact[1:], strict=True):
-            known = bound.get(number)
-            if known is not None and known != name:
-                return None
-        extended = bound.copy()
-        for number, name in zip(numbers, fact[1:], strict=True):
-            known = extended.get(number)
-            if known is None:
-                if self._types[name] not in allowed[number] or name in extended.values():
-                    return None
-                extended[number] = name
-            elif known != name:
-                return None
-        return extended
-
-    def can_complete(self, patterns: list[Pattern], bound: dict[int, str], allowed: list[frozenset[str]]) -> bool:
-        """Tests whether facts exist for all patterns."""
-        if not patterns:
-            return True
-        for fact in self._matching(patterns[0], bound):
-            extended = self.bind(patterns[0], fact, bound, allowed)
-            if extended is not None and self.can_complete(patterns[1:], extended, allowed):
-                return True
-        return False
-
-    def _matching(self, pattern: Pattern, bound: dict[int, str]) -> Iterable[Fact]:
-        """Returns the facts of a pattern's name, narrowed by one argument that is bound."""
-        name, numbers = pattern
-        for position, number in enumerate(numbers, 1):
-            if number in bound:
-                by_value = self._by_argument.get((name, position))
-                if by_value is None:
-                    by_value = self._by_argument[name, position] = {}
-                    for fact in self._facts:
-                        if fact[0] == name and len(fact) > position:
-                            by_value.setdefault(fact[position], []).append(fact)
-                return by_value.get(bound[number], ())
-        return [fact for fact in self._facts if fact[0] == name]
-
-
-def _patterns(predicates: Iterable[Any], numbers: dict[Any, int]) -> tuple[Pattern, ...]:
-    return tuple((each.name, tuple(numbers[placeholder] for placeholder in each.parameters)) for each in predicates)
-
-
-def _is_place_of_player(predicate: Any) -> bool:
-    return predicate.name == "at" and predicate.signature.types == ("P", "r")
-
-
-@functools.lru_cache(16)
-def _constraints(logic: Any) -> Constraints:
-    return Constraints(logic)
-
-
-@functools.lru_cache(64)
-def _prepare_rules(
-    logic: Any,
-    rules: tuple[Any, ...],
-    constants: tuple[tuple[Any, str], ...],
-    restricted: frozenset[str],
-    allowed: frozenset[str],
-) -> list[ChainingRule]:
-    """Returns rules in the direction of the search, sorted by name."""
-
-    def may_be_new(kind: str) -> bool:
-        return (kind in allowed if allowed else True) and kind not in restricted
-
-    prepared = [ChainingRule(rule.inverse(), logic, dict(constants), may_be_new) for rule in rules]
-    return sorted(prepared, key=lambda rule: rule.name)
-
-
 class QuestSearch:
     """The search for quests that end in a state."""
 
     def __init__(self, state: Any, options: Any) -> None:
         self.state, self.options = state, options
-        self.constraints = _constraints(options.logic)
+        self.constraints = constraints_of(options.logic)
         facts = {(fact.name, *fact.names) for fact in state.facts}
         types = {variable.name: variable.type for variable in state.variables}
         self.root = QuestNode(None, None, Situation(facts, types, dict(state._var_counts)), 1)
@@ -267,7 +66,7 @@ class QuestSearch:
         options = self.options
         depth = min(depth, len(options.rules_per_depth))
         if depth not in self._rules:
-            self._rules[depth] = _prepare_rules(
+            self._rules[depth] = prepare_rules(
                 options.logic,
                 tuple(options.get_rules(depth)),
                 tuple(self._constants.items()),

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from envsuite.envs.textworld.engine.fast_chaining import quest_chains
 
 _TAG = re.compile("#[^#]*#")
+_REPLACING = threading.RLock()
 
 
 @contextlib.contextmanager
 def fast_generation() -> Iterator[None]:
-    """Replaces slow functions of the generator until the end of the `with` statement."""
+    """Replaces slow functions of the generator until the end of the `with` statement, in one thread at a time."""
     from textworld.generator import chaining
     from textworld.generator.text_grammar import Grammar
     from textworld.generator.world import World
@@ -35,7 +37,7 @@ def fast_generation() -> Iterator[None]:
         covered = quest_chains(state, options)
         return iter(get_chains(state, options)) if covered is None else covered
 
-    with contextlib.ExitStack() as replaced:
+    with _REPLACING, contextlib.ExitStack() as replaced:
         for owner, name, value in (
             (chaining, "get_chains", chains),
             (World, "facts", property(_sorted_facts)),
