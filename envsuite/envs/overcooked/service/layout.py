@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envsuite.envs.overcooked.kitchen import Kitchen, all_foods
+from envsuite.envs.overcooked.kitchen import Kitchen, Way, all_foods
 
 CRATE, RACK, BOARD, STOVE, COUNTER, HATCH, BIN = range(7)
 """Kinds of station."""
@@ -31,6 +31,22 @@ class Station(NamedTuple):
     name: str
     food: int = -1
     slot: int = -1
+
+
+class Walks(dict[int, tuple[int, int]]):
+    """Walks to a station: the steps until it is used and the cell beside it, by the floor cell where a walk begins."""
+
+    __slots__ = ("_delta", "_way")
+
+    def __init__(self, way: Way, delta: Sequence[int]) -> None:
+        super().__init__()
+        self._way, self._delta = way, delta
+
+    def __missing__(self, cell: int) -> tuple[int, int]:
+        steps = self._way.steps[cell]
+        end = cell if steps == 1 else self[cell + self._delta[self._way.direction(cell)]][1]
+        self[cell] = steps, end
+        return steps, end
 
 
 class Layout:
@@ -66,7 +82,12 @@ class Layout:
         self.holders = [i for i, station in enumerate(self.stations) if station.slot >= 0]
         """station of each slot: boards, then stoves, then counters"""
         self.ways = [self.kitchen.way(station.cell) for station in self.stations]
-        self._ends: list[dict[int, int]] = [{} for _ in self.stations]
+        delta = self.kitchen.delta
+        self.uses = [
+            (station.kind, station.slot, 4 * station.food, Walks(way, delta))
+            for station, way in zip(self.stations, self.ways, strict=True)
+        ]
+        """per station: its kind, its slot, the raw food of a crate, and the walks to it"""
 
     def steps(self, number: int, cell: int) -> int:
         """Returns the steps from a floor cell until station `number` is used: 1 next to it."""
@@ -74,14 +95,7 @@ class Layout:
 
     def end(self, number: int, cell: int) -> int:
         """Returns the cell beside station `number` where the walk from a floor cell ends."""
-        ends = self._ends[number]
-        end = ends.get(cell)
-        if end is None:
-            way, end = self.ways[number], cell
-            while way.steps[end] > 1:
-                end += self.kitchen.delta[way.direction(end)]
-            ends[cell] = end
-        return end
+        return self.uses[number][3][cell][1]
 
     def between(self, first: int, second: int) -> int:
         """Returns the moves from a cell beside station `first` to a cell beside station `second`."""

@@ -11,8 +11,8 @@ from envsuite.envs.overcooked.service.engine import (
     GRILLED,
     NOTHING,
     RAW,
+    Fields,
     Service,
-    State,
     is_raw,
     is_ready,
 )
@@ -64,7 +64,7 @@ class Outlook:
                     back = min(self._visit[place] for place in of_kind[kind])
                     self._cost[4 * food + form] = carry + work + back + 1, work + back + 1
 
-    def at(self, state: State) -> Outlook:
+    def at(self, state: Fields) -> Outlook:
         """Returns the outlook for the orders as they stand in a state."""
         return self._changed if self.service.changes_by(state) else self
 
@@ -87,7 +87,7 @@ class Outlook:
             needs = self._open[orders] = counts, frozenset(parts), len(dishes) * self._serve
         return needs
 
-    def estimate(self, state: State, orders: int) -> int:
+    def estimate(self, state: Fields, orders: int) -> int:
         """Returns the estimated steps until all of `orders` are served; a function of the state alone."""
         cell, hand, slots, work, served, _ = state
         orders &= ~served
@@ -169,7 +169,7 @@ class Outlook:
                 total += WASTE
         return left, max(total, later), bowls
 
-    def candidates(self, state: State, orders: int) -> list[tuple[int, ...]]:
+    def candidates(self, state: Fields, orders: int) -> list[tuple[int, ...]]:
         """Returns sequences of stations whose use makes progress with `orders`."""
         cell, hand, slots, work, served, _ = state
         orders &= ~served

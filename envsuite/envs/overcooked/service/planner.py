@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from envsuite.envs.overcooked.service.cooks import greedy_use
-from envsuite.envs.overcooked.service.engine import NEVER, Service, State
+from envsuite.envs.overcooked.service.engine import NEVER, Fields, Service, State
 from envsuite.envs.overcooked.service.outlook import Outlook
 
 GREED = 3.0  # weight of the estimated remaining steps against the elapsed ones
@@ -70,40 +70,37 @@ def planner(service: Service, outlook: Outlook, plan: Iterable[int] = (), rest: 
     return Follower(service, decide, plan, rest)
 
 
-def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER, effort: int = EFFORT) -> list[int]:
+def search(service: Service, outlook: Outlook, start: Fields, limit: int = NEVER, effort: int = EFFORT) -> list[int]:
     """Returns the uses of a plan that serves every order before its deadline and by step `limit`.
 
     Returns [] if `effort` expanded states lead to no such plan.
     """
-    orders, perform = service.all, service.perform
-    estimate, candidates, expired = outlook.estimate, outlook.candidates, service.expired
-    heap: list[tuple[float, int, State, Any]] = [(0.0, 0, start, None)]
-    seen = {start[:5]: start.time}
+    orders, perform = service.all, service.perform_all
+    estimate, candidates, missed = outlook.estimate, outlook.candidates, service.missed
+    heap: list[tuple[float, int, Fields, Any]] = [(0.0, 0, start, None)]
+    seen = {start[:5]: start[5]}
     limit += 1
     best: Any = None
     count = 0
     while heap and effort:
         _, _, state, path = heapq.heappop(heap)
-        if seen[state[:5]] < state.time:
+        if seen[state[:5]] < state[5]:
             continue
         effort -= 1
         for numbers in candidates(state, orders):
-            after = state
-            for number in numbers:
-                after = perform(after, number)
+            after = perform(state, numbers)
             key = after[:5]
-            if after.time >= min(limit, seen.get(key, NEVER)) or expired(after) >= 0:
+            time = after[5]
+            if time >= min(limit, seen.get(key, NEVER)) or missed(state, after):
                 continue
-            if service.served_late(state, after):
-                continue
-            if after.served == orders:
-                limit, best = after.time, (numbers, path)
+            if after[4] == orders:
+                limit, best = time, (numbers, path)
                 continue
             remaining = estimate(after, orders)
-            if after.time + remaining < limit:
-                seen[key] = after.time
+            if time + remaining < limit:
+                seen[key] = time
                 count += 1
-                heapq.heappush(heap, (after.time + GREED * remaining, -count, after, (numbers, path)))
+                heapq.heappush(heap, (time + GREED * remaining, -count, after, (numbers, path)))
     uses: list[int] = []
     while best is not None:
         uses += best[0][::-1]
