@@ -102,14 +102,14 @@ class Kitchen:
         self.beside: list[tuple[tuple[int, int], ...]] = [()] * len(self.kind)
         """per cell, the (number, cell) of each orthogonally adjacent board, sorted by number"""
         for number, board in enumerate(self.boards):
-            for cell in self._around(board):
+            for cell in self.around(board):
                 self.beside[cell] += ((number, board),)
         self._all = int.from_bytes(b"\1" * len(self.kind), "little")
         self._open = int.from_bytes(bytes([kind == FLOOR for kind in self.kind]), "little")
         self._ways: list[Way | None] = [None] * len(self.kind)
         self._near: dict[tuple[int, int], bytes] = {}
 
-    def _around(self, cell: int) -> list[int]:
+    def around(self, cell: int) -> list[int]:
         """Returns the floor cells adjacent to a cell."""
         kind = self.kind
         return [cell + step for step in self.delta[:4] if 0 <= cell + step < len(kind) and kind[cell + step] == FLOOR]
@@ -117,7 +117,7 @@ class Kitchen:
     @cached_property
     def sides(self) -> list[list[int]]:
         """Returns the adjacent floor cells of each cell."""
-        return [self._around(cell) for cell in range(len(self.kind))]
+        return [self.around(cell) for cell in range(len(self.kind))]
 
     def _rim(self) -> list[int]:
         wide = self.n_columns

@@ -81,6 +81,8 @@ class Layout:
         self.boards, self.stoves, self.counters = (len(self.of_kind[kind]) for kind in HOLDERS)
         self.holders = [i for i, station in enumerate(self.stations) if station.slot >= 0]
         """station of each slot: boards, then stoves, then counters"""
+        self.sides = [self.kitchen.around(station.cell) for station in self.stations]
+        """floor cells beside each station"""
         self.ways = [self.kitchen.way(station.cell) for station in self.stations]
         delta = self.kitchen.delta
         self.uses = [
@@ -97,10 +99,17 @@ class Layout:
         """Returns the cell beside station `number` where the walk from a floor cell ends."""
         return self.uses[number][3][cell][1]
 
+    def options(self, kind: int, which: int) -> list[int]:
+        """Returns the stations among which a script chooses: crates of a food, racks, hatches, or one other station."""
+        options = self.of_kind[kind]
+        if kind == CRATE:
+            return [i for i in options if self.stations[i].food == which]
+        return options if kind in (RACK, HATCH) else [options[which]]
+
     def between(self, first: int, second: int) -> int:
         """Returns the moves from a cell beside station `first` to a cell beside station `second`."""
         steps = self.ways[second].steps
-        return min(steps[cell] for cell in self.kitchen.sides[self.stations[first].cell]) - 1
+        return min(steps[cell] for cell in self.sides[first]) - 1
 
 
 def structure(rows: Sequence[str]) -> str:

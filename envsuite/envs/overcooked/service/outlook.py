@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
@@ -29,6 +30,17 @@ def items_of(dish: int) -> tuple[int, ...]:
     return tuple(item for item in range(dish.bit_length()) if dish >> item & 1)
 
 
+class View(NamedTuple):
+    """Remaining work for some orders, given the things in the kitchen."""
+
+    left: list[int]  # per item: how many are still to be started
+    bowls: int  # missing bowls
+    begun: int  # estimated steps for what is begun; those that the next two fields change are counted in full
+    later: int  # estimated steps for the rest
+    boards: list[int]  # slots of raw foods that are needed: work done on them saves steps
+    stoves: list[int]  # slots of raw foods on stoves, which must be waited for
+
+
 class Outlook:
     """Estimates and candidates for the orders of one service; a set of orders is a bit mask."""
 
@@ -38,21 +50,13 @@ class Outlook:
         layout = self.layout = service.layout
         count = len(layout.stations)
         of_kind = layout.of_kind
-        before = [i for kind in (BOARD, STOVE, COUNTER, HATCH, RACK) for i in of_kind[kind]]
-        self._visit = [
-            1
-            + min(
-                layout.between(a, b)
-                for a in before
-                if a != b and layout.stations[a].kind not in NEVER_BEFORE.get(layout.stations[b].kind, ())
-            )
-            for b in range(count)
-        ]
+        self._visit = [self._fewest_steps(b) for b in range(count)]
         """per station, the fewest steps from using another station to using it"""
         self._serve, self._take_bowl = (min(self._visit[i] for i in of_kind[kind]) for kind in (HATCH, RACK))
         self.crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == f] for f in range(len(layout.foods))]
         self._detours: dict[tuple[int, int, int], int] = {}
         self._open: dict[int, tuple[list[int], frozenset[int], int]] = {}
+        self._views: dict[tuple[int, tuple[int, ...], int], View] = {}
         self._cost: dict[int, tuple[int, int]] = {}
         """per item: steps to prepare it from its crate, and steps from the cook's hand"""
         for food, crates in enumerate(self.crates):
@@ -63,6 +67,19 @@ class Outlook:
                     )
                     back = min(self._visit[place] for place in of_kind[kind])
                     self._cost[4 * food + form] = carry + work + back + 1, work + back + 1
+
+    def _fewest_steps(self, number: int) -> int:
+        """Returns the fewest steps from using another station to using a station."""
+        layout = self.layout
+        steps, never = layout.ways[number].steps, NEVER_BEFORE.get(layout.stations[number].kind, ())
+        return min(
+            steps[cell]
+            for kind in (BOARD, STOVE, COUNTER, HATCH, RACK)
+            if kind not in never
+            for other in layout.of_kind[kind]
+            if other != number
+            for cell in layout.sides[other]
+        )
 
     def at(self, state: Fields) -> Outlook:
         """Returns the outlook for the orders as they stand in a state."""
@@ -93,28 +110,30 @@ class Outlook:
         orders &= ~served
         if not orders:
             return 0
-        left, total, bowls = self._survey(cell, hand, slots, work, orders)
-        for item, count in enumerate(left):
-            if count > 0:
-                total += count * self._cost[item][0]
-        if bowls > 0:
-            total += bowls * self._take_bowl
-        return total
+        view = self._views.get((hand, slots, orders))
+        _, _, total, later, boards, stoves = self._view(hand, slots, orders) if view is None else view
+        for slot in boards:
+            station = self.layout.holders[slot]
+            total -= work[slot]
+            if self.layout.steps(station, cell) > 1:
+                total += self._visit[station]
+        for slot in stoves:
+            total = max(total, self.service.rules.cooking - work[slot])
+        return total + later
 
-    def _survey(
-        self, cell: int, hand: int, slots: tuple[int, ...], work: tuple[int, ...], orders: int
-    ) -> tuple[list[int], int, int]:
-        """Returns the items still to be started, the estimated steps for everything else, and the missing bowls."""
+    def _view(self, hand: int, slots: tuple[int, ...], orders: int) -> View:
+        """Returns what does not depend on the place of the cook and on the work done, and remembers it."""
         counts, parts, total = self.needs(orders)
         left = counts[:]
         bowls = orders.bit_count()
-        layout, visit, holders = self.layout, self._visit, self.layout.holders
-        boards, cooking = layout.boards, layout.boards + layout.stoves
-        later = 0
+        layout, visit, costs = self.layout, self._visit, self._cost
+        cooking = layout.boards + layout.stoves
+        raw_on_boards: list[int] = []
+        raw_on_stoves: list[int] = []
         for slot, thing in enumerate(slots):
             if thing == NOTHING:
                 continue
-            station = holders[slot]
+            station = layout.holders[slot]
             if thing >= BOWL:
                 bowls -= 1
                 total += visit[station]
@@ -126,16 +145,16 @@ class Outlook:
                     if left[item] < 0:
                         total += WASTE
             elif thing & 3 == RAW:
-                if slot < boards:
-                    item, cost = thing + CHOPPED, self.service.rules.chops - work[slot] + visit[station]
-                    if layout.steps(station, cell) > 1:
-                        cost += visit[station]
+                if slot < layout.boards:
+                    item, cost = thing + CHOPPED, self.service.rules.chops + visit[station]
+                    if left[item] > 0:
+                        raw_on_boards.append(slot)
                 elif slot < cooking:
                     item, cost = thing + GRILLED, visit[station]
-                    later = max(later, self.service.rules.cooking - work[slot])
+                    raw_on_stoves.append(slot)
                 else:
                     item = thing + CHOPPED if left[thing + CHOPPED] > 0 else thing + GRILLED
-                    cost = visit[station] + self._cost.get(item, (0, 0))[1]
+                    cost = visit[station] + costs.get(item, (0, 0))[1]
                 if left[item] > 0:
                     left[item] -= 1
                     total += cost
@@ -159,7 +178,7 @@ class Outlook:
                 item = hand + CHOPPED if left[hand + CHOPPED] > 0 else hand + GRILLED
                 if left[item] > 0:
                     left[item] -= 1
-                    total += self._cost[item][1]
+                    total += costs[item][1]
                 else:
                     total += WASTE
             elif hand & 3 != BURNT and left[hand] > 0:
@@ -167,13 +186,19 @@ class Outlook:
                 total += 1
             else:
                 total += WASTE
-        return left, max(total, later), bowls
+        later = max(0, bowls) * self._take_bowl
+        for item, count in enumerate(left):
+            if count > 0:
+                later += count * costs[item][0]
+        view = self._views[hand, slots, orders] = View(left, bowls, total, later, raw_on_boards, raw_on_stoves)
+        return view
 
     def candidates(self, state: Fields, orders: int) -> list[tuple[int, ...]]:
         """Returns sequences of stations whose use makes progress with `orders`."""
-        cell, hand, slots, work, served, _ = state
+        cell, hand, slots, _, served, _ = state
         orders &= ~served
-        left, _, bowls = self._survey(cell, hand, slots, work, orders)
+        view = self._views.get((hand, slots, orders)) or self._view(hand, slots, orders)
+        left, bowls = view.left, view.bowls
         if hand == NOTHING:
             return self._with_empty_hands(cell, slots, left, bowls, self.needs(orders)[1])
         counts, parts, _ = self.needs(orders)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice, permutations, product
 
-from envsuite.envs.overcooked.service.engine import CHOPPED, Service, State
+from envsuite.envs.overcooked.service.engine import CHOPPED, Fields, Service
 from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
 from envsuite.envs.overcooked.service.outlook import items_of
 
@@ -48,7 +49,7 @@ def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
             yield [use for items in arranged for use in single_script(items)]
 
 
-def batch_script(items: list[int], boards: int, stoves: int) -> list[Use]:
+def batch_script(items: Sequence[int], boards: int, stoves: int) -> list[Use]:
     """Returns uses that prepare as many foods at once as there are boards and stoves, and gather them in a bowl."""
     uses: list[Use] = []
     left = list(items)
@@ -69,7 +70,7 @@ def batch_script(items: list[int], boards: int, stoves: int) -> list[Use]:
     return uses
 
 
-def single_script(items: list[int]) -> list[Use]:
+def single_script(items: Sequence[int]) -> list[Use]:
     """Returns uses that prepare one food after the other and drop each into a bowl on the first counter."""
     uses: list[Use] = []
     for number, item in enumerate(items):
@@ -121,58 +122,87 @@ def won_by_script(service: Service) -> bool:
     The search gives up after MOST_VISITS uses of stations.
     """
     budget = [MOST_VISITS]
-    return any(_wins(service, service.start(), plan, 0, {}, budget) for plan in distinct_plans(service))
+    start = Point(service, service.start(), {})
+    return any(_wins(start, plan, 0, {}, budget) for plan in distinct_plans(service))
 
 
-def distinct_plans(service: Service) -> dict[tuple[Use, ...], None]:
-    """Returns the different scripts for the orders in all sequences, without their choice among equal stations."""
+def distinct_plans(service: Service) -> Iterator[tuple[Use, ...]]:
+    """Yields the different scripts for the orders in all sequences, without their choice among equal stations."""
     layout = service.layout
-    return {
-        tuple(uses): None
-        for orders in {service.orders: None, service.changed.orders: None}
-        for sequence in permutations([items_of(order.dish) for order in orders])
-        for uses in all_plans(sequence, layout.boards, layout.stoves)
-    }
+    seen: set[tuple[Use, ...]] = set()
+    for orders in dict.fromkeys((service.orders, service.changed.orders)):
+        for sequence in permutations([items_of(order.dish) for order in orders]):
+            for plan in all_plans(sequence, layout.boards, layout.stoves):
+                if plan not in seen:
+                    seen.add(plan)
+                    yield plan
 
 
-def all_plans(dishes: Sequence[tuple[int, ...]], boards: int, stoves: int) -> Iterator[list[Use]]:
-    """Yields every script for dishes in this sequence without its choice among equal stations; some are equal."""
-    for arrange in (1, 0, -1):
-        arranged = [sorted(items, key=lambda item: -arrange * (item & 3)) for items in dishes]
-        yield [use for items in arranged for use in batch_script(items, boards, stoves)]
-        yield [use for items in arranged for use in single_script(items)]
-        for ahead, carry in product(AHEAD, (False, True)):
-            yield interleaved_script(arranged, boards, stoves, ahead, carry)
+@lru_cache(maxsize=512)
+def all_plans(dishes: tuple[tuple[int, ...], ...], boards: int, stoves: int) -> list[tuple[Use, ...]]:
+    """Returns every script for dishes in this sequence without its choice among equal stations."""
+    plans: list[list[Use]] = []
+    for arranged in dict.fromkeys(_arranged(dishes, arrange) for arrange in (1, 0, -1)):
+        plans.append([use for items in arranged for use in batch_script(items, boards, stoves)])
+        plans.append([use for items in arranged for use in single_script(items)])
+        plans += [interleaved_script(arranged, boards, stoves, *how) for how in product(AHEAD, (False, True))]
+    return list(dict.fromkeys(map(tuple, plans)))
 
 
-def _wins(
-    service: Service, state: State, plan: tuple[Use, ...], done: int, chosen: dict[Use, int], budget: list[int]
-) -> bool:
+def _arranged(dishes: Iterable[tuple[int, ...]], arrange: int) -> tuple[tuple[int, ...], ...]:
+    """Returns the dishes with their grilled foods first (1), last (-1), or in the dish's sequence (0)."""
+    return tuple(tuple(sorted(items, key=lambda item: -arrange * (item & 3))) for items in dishes)
+
+
+class Point(dict[int, "Point | bool"]):
+    """A state that scripts reach, and what each next use of a station leads to.
+
+    The values are a point, True if the use wins, and False if it loses. Scripts that begin alike, and those that come
+    to the same state, share their points.
+    """
+
+    __slots__ = ("known", "service", "state")
+
+    def __init__(self, service: Service, state: Fields, known: dict[tuple[Service, Fields], Point]) -> None:
+        super().__init__()
+        self.service, self.state, self.known = service, state, known
+
+    def __missing__(self, station: int) -> Point | bool:
+        service, before = self.service, self.state
+        after = service.perform_all(before, (station,))
+        if service.changes_by(before, after):
+            before, service = service.until_change(before, station), service.changed
+            after = service.perform_all(before, (station,))
+        point: Point | bool
+        if service.missed(before, after):
+            point = False
+        elif after[4] == service.all:
+            point = True
+        else:
+            known = self.known.get((service, after))
+            point = self.known[service, after] = Point(service, after, self.known) if known is None else known
+        self[station] = point
+        return point
+
+
+def _wins(point: Point, plan: tuple[Use, ...], done: int, chosen: dict[Use, int], budget: list[int]) -> bool:
     """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
-    layout = service.layout
+    layout = point.service.layout
     for number in range(done, len(plan)):
-        use = kind, which = plan[number]
+        use = plan[number]
         station = chosen.get(use, -1)
         if station < 0:
-            options = layout.of_kind[kind]
-            if kind == CRATE:
-                options = [i for i in options if layout.stations[i].food == which]
-            elif kind not in (RACK, HATCH):
-                options = [options[which]]
+            options = layout.options(*use)
             if len(options) > 1:
-                return any(_wins(service, state, plan, number, {**chosen, use: i}, budget) for i in options)
+                return any(_wins(point, plan, number, {**chosen, use: i}, budget) for i in options)
             chosen[use] = station = options[0]
-        before, state = state, service.perform(state, station)
-        if service.changes_by(before, state):
-            before, service = service.until_change(before, station), service.changed
-            state = service.perform(before, station)
+        after = point[station]
         budget[0] -= 1
         if budget[0] <= 0:
             return False
-        if service.expired(state) >= 0 or service.served_late(before, state):
-            return False
-        if state.served == service.all:
-            return True
+        if isinstance(after, bool):
+            return after
+        point = after
     return False
 
 
