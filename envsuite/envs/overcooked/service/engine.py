@@ -6,7 +6,7 @@ All functions are pure: they return a new state. A thing is an integer: NOTHING,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from envsuite.envs.overcooked.kitchen import FLOOR, STAY
@@ -54,10 +54,6 @@ class State(NamedTuple):
     time: int
 
 
-Fields = tuple[int, int, tuple[int, ...], tuple[int, ...], int, int]
-"""Fields of a State. Searches use plain tuples, which are faster to make; they equal the states."""
-
-
 def is_ready(thing: int) -> bool:
     """Returns True for a chopped or grilled food."""
     return 0 <= thing < BOWL and thing & 3 in (CHOPPED, GRILLED)
@@ -85,8 +81,9 @@ class Service:
             self.changed = Service(layout, later, rules)
         self.all = (1 << len(self.orders)) - 1
         """bit mask of all orders"""
+        self.urgency = sorted((order.deadline, i) for i, order in enumerate(self.orders))
+        """(deadline, number) of each order, the most urgent one first"""
         self._stoves = range(layout.boards, layout.boards + layout.stoves)
-        self._urgency = sorted((order.deadline, i, order.dish) for i, order in enumerate(self.orders))
 
     def start(self) -> State:
         """Returns the initial state."""
@@ -97,19 +94,18 @@ class Service:
         """Returns the service with the orders as they stand in a state."""
         return self.changed if self.changes_by(state) else self
 
-    def changes_by(self, state: Fields, later: Fields | None = None) -> bool:
+    def changes_by(self, state: State, later: State | None = None) -> bool:
         """Tests whether the orders have changed in a state; with `later`, whether they do on the way there."""
         change = self.change
-        if change is None or state[4] >> change.order & 1:
+        if change is None or state.served >> change.order & 1:
             return False
-        return state[5] >= change.time if later is None else later[5] > change.time
+        return state.time >= change.time if later is None else later.time > change.time
 
-    def until_change(self, state: Fields, number: int) -> State:
+    def until_change(self, state: State, number: int) -> State:
         """Returns the state at the change of the orders, during a whole use of station `number`."""
-        now = State(*state)
-        while not self.changes_by(now):
-            now = self.step(now, self.direction(now, number))
-        return now
+        while not self.changes_by(state):
+            state = self.step(state, self.direction(state, number))
+        return state
 
     def expired(self, state: State) -> int:
         """Returns the first order whose deadline has passed unserved, or -1."""
@@ -118,20 +114,10 @@ class Service:
                 return i
         return -1
 
-    def served_late(self, before: Fields, after: Fields) -> bool:
+    def served_late(self, before: State, after: State) -> bool:
         """Tests whether an order was served between two states, the latter right after serving, and too late."""
-        served = after[4] & ~before[4]
-        return any(order.deadline < after[5] for i, order in enumerate(self.orders) if served >> i & 1)
-
-    def missed(self, before: Fields, after: Fields) -> bool:
-        """Tests whether an order has expired in `after`, or was served too late by the use of a station before it."""
-        served, time = after[4], after[5]
-        if served != before[4] and self.served_late(before, after):
-            return True
-        for deadline, i, _ in self._urgency:
-            if not served >> i & 1:
-                return deadline <= time
-        return False
+        served = after.served & ~before.served
+        return any(order.deadline < after.time for i, order in enumerate(self.orders) if served >> i & 1)
 
     def step(self, state: State, direction: int) -> State:
         """Returns the state after one step of time: a move, the use of a station, or nothing (STAY)."""
@@ -147,23 +133,16 @@ class Service:
     def wait(self, state: State, steps: int, cell: int = -1) -> State:
         """Returns the state some steps later, when food on stoves is older. `cell` moves the cook."""
         here, hand, slots, work, served, time = state
-        if max(slots[self._stoves.start : self._stoves.stop], default=NOTHING) >= 0:
-            things, done = [*slots], [*work]
-            self._cook(things, done, steps)
-            slots, work = tuple(things), tuple(done)
-        return State(here if cell < 0 else cell, hand, slots, work, served, time + steps)
-
-    def _cook(self, things: list[int], work: list[int], steps: int) -> None:
-        """Ages the food on stoves, in place."""
-        rules = self.rules
         for i in self._stoves:
-            thing = things[i]
+            thing = slots[i]
             if thing >= 0:
                 age = work[i] + steps
-                if thing & 3 == BURNT or age >= rules.cooking + rules.burning:
-                    things[i], work[i] = thing | BURNT, 0
-                else:
-                    things[i], work[i] = (thing & ~3) + (RAW if age < rules.cooking else GRILLED), age
+                form = RAW if age < self.rules.cooking else GRILLED
+                if thing & 3 == BURNT or age >= self.rules.cooking + self.rules.burning:
+                    form, age = BURNT, 0
+                work = (*work[:i], age, *work[i + 1 :])
+                slots = (*slots[:i], (thing & ~3) + form, *slots[i + 1 :])
+        return State(here if cell < 0 else cell, hand, slots, work, served, time + steps)
 
     def use(self, state: State, station: Station) -> State:
         """Returns the state after the cook beside a station uses it, without the step of time."""
@@ -210,13 +189,12 @@ class Service:
         work = (*work[:slot], done, *work[slot + 1 :])
         return State(cell, hand, slots, work, served, time)
 
-    def order_for(self, state: Fields) -> int:
+    def order_for(self, state: State) -> int:
         """Returns the order that the bowl in the cook's hand serves, the most urgent one first, or -1."""
-        return self._order_of(state[1] - BOWL, state[4]) if state[1] > BOWL else -1
-
-    def _order_of(self, dish: int, served: int) -> int:
-        for _, i, wanted in self._urgency:
-            if wanted == dish and not served >> i & 1:
+        if state.hand < BOWL:
+            return -1
+        for _, i in self.urgency:
+            if self.orders[i].dish == state.hand - BOWL and not state.served >> i & 1:
                 return i
         return -1
 
@@ -241,56 +219,15 @@ class Service:
 
     def perform(self, state: State, number: int) -> State:
         """Returns the state after a whole use of a station: walk, wait for the stove, use it, cut until it is cut."""
-        return State(*self.perform_all(state, (number,)))
-
-    def perform_all(self, state: Fields, numbers: Iterable[int]) -> Fields:
-        """Returns the state after whole uses of several stations, one after the other, as a plain tuple."""
+        layout, station = self.layout, self.layout.stations[number]
         cell, hand, slots, work, served, time = state
-        things, done = [*slots], [*work]
-        cooked = time  # time until which the food on stoves has aged
-        for number in numbers:
-            kind, slot, food, walks = self.layout.uses[number]
-            steps, cell = walks[cell]
-            time += steps
-            if slot < 0:
-                if kind == CRATE:
-                    hand = food if hand == NOTHING else NOTHING if hand == food else hand
-                elif kind == RACK:
-                    if hand == NOTHING:
-                        hand = BOWL
-                    elif hand == BOWL:
-                        hand = NOTHING
-                    elif is_ready(hand):
-                        hand = BOWL | 1 << hand
-                elif kind == BIN:
-                    hand = BOWL if hand > BOWL else NOTHING if hand < BOWL else hand
-                elif hand > BOWL and (order := self._order_of(hand - BOWL, served)) >= 0:
-                    hand, served = NOTHING, served | 1 << order
-                continue
-            if kind == STOVE:
-                self._cook(things, done, time - 1 - cooked)
-                cooked = time - 1
-                if (hand == NOTHING or hand >= BOWL) and things[slot] >= 0 and things[slot] & 3 == RAW:
-                    wait = self.rules.cooking - done[slot]
-                    self._cook(things, done, wait)
-                    cooked, time = cooked + wait, time + wait
-            thing = things[slot]
-            if hand == NOTHING:
-                if kind == BOARD and 0 <= thing < BOWL and thing & 3 == RAW:
-                    time += self.rules.chops - done[slot] - 1
-                    things[slot] = thing + CHOPPED
-                else:
-                    hand, things[slot] = thing, NOTHING
-            elif thing == NOTHING:
-                if kind == STOVE and not is_raw(hand):
-                    continue
-                hand, things[slot] = NOTHING, hand
-            elif hand >= BOWL and is_ready(thing) and not hand >> thing & 1:
-                hand, things[slot] = hand | 1 << thing, NOTHING
-            elif thing >= BOWL and is_ready(hand) and not thing >> hand & 1:
-                hand, things[slot] = NOTHING, thing | 1 << hand
-            else:
-                continue
-            done[slot] = 0
-        self._cook(things, done, time - cooked)
-        return cell, hand, tuple(things), tuple(done), served, time
+        steps, end = layout.ways[number].steps[cell], layout.end(number, cell)
+        if station.kind == STOVE:
+            state = self.wait(state, steps - 1, end)
+            if self._waits(state, station):
+                state = self.wait(state, self.rules.cooking - state.work[station.slot])
+            return self.wait(self.use(state, station), 1)
+        state = self.use(State(end, hand, slots, work, served, time), station)
+        while self.goes_on(state, number):
+            state, steps = self.use(state, station), steps + 1
+        return self.wait(state, steps)

@@ -33,6 +33,21 @@ class Station(NamedTuple):
     slot: int = -1
 
 
+ON_THE_WAY = -1
+
+
+class Choice(NamedTuple):
+    """A station that is chosen by distance: the nearest is number 0, or the one on the shortest way to the next."""
+
+    stations: tuple[int, ...]
+    rank: int = 0
+    from_start: bool = False  # the distance is that from the beginning of the trip
+
+
+Part = int | Choice
+"""A station to be used on a trip."""
+
+
 class Walks(dict[int, tuple[int, int]]):
     """Walks to a station: the steps until it is used and the cell beside it, by the floor cell where a walk begins."""
 
@@ -47,6 +62,35 @@ class Walks(dict[int, tuple[int, int]]):
         end = cell if steps == 1 else self[cell + self._delta[self._way.direction(cell)]][1]
         self[cell] = steps, end
         return steps, end
+
+
+class Trips(dict[int, tuple[tuple[int, ...], int, int]]):
+    """Trips over several stations: the stations, the steps and the cell where a trip ends, by the cell it begins at."""
+
+    __slots__ = ("_parts", "_walks")
+
+    def __init__(self, parts: tuple[Part, ...], walks: list[Walks]) -> None:
+        super().__init__()
+        self._parts, self._walks = parts, walks
+
+    def __missing__(self, cell: int) -> tuple[tuple[int, ...], int, int]:
+        numbers: list[int] = []
+        here, total = cell, 0
+        for i, part in enumerate(self._parts):
+            number = part if isinstance(part, int) else self._choose(part, cell if part.from_start else here, i)
+            steps, here = self._walks[number][here]
+            total += steps
+            numbers.append(number)
+        trip = self[cell] = tuple(numbers), total, here
+        return trip
+
+    def _choose(self, choice: Choice, cell: int, index: int) -> int:
+        walks = self._walks
+        if choice.rank == ON_THE_WAY:
+            following = self._parts[index + 1]
+            assert isinstance(following, int)
+            return min(choice.stations, key=lambda i: walks[i][cell][0] + walks[following][walks[i][cell][1]][0])
+        return sorted(choice.stations, key=lambda i: walks[i][cell][0])[choice.rank]
 
 
 class Layout:
@@ -84,12 +128,18 @@ class Layout:
         self.sides = [self.kitchen.around(station.cell) for station in self.stations]
         """floor cells beside each station"""
         self.ways = [self.kitchen.way(station.cell) for station in self.stations]
-        delta = self.kitchen.delta
-        self.uses = [
-            (station.kind, station.slot, 4 * station.food, Walks(way, delta))
-            for station, way in zip(self.stations, self.ways, strict=True)
-        ]
-        """per station: its kind, its slot, the raw food of a crate, and the walks to it"""
+        self.walks = [Walks(way, self.kitchen.delta) for way in self.ways]
+        self._trips: dict[tuple[Part, ...], Trips] = {}
+        self.kinds = tuple(station.kind for station in self.stations)
+        self.equipment = self.kinds, tuple(station.food for station in self.stations)
+        """kind and food of each station: kitchens that have the same number their stations alike"""
+
+    def trips(self, parts: tuple[Part, ...]) -> Trips:
+        """Returns the trips over some stations."""
+        trips = self._trips.get(parts)
+        if trips is None:
+            trips = self._trips[parts] = Trips(parts, self.walks)
+        return trips
 
     def steps(self, number: int, cell: int) -> int:
         """Returns the steps from a floor cell until station `number` is used: 1 next to it."""
@@ -97,7 +147,7 @@ class Layout:
 
     def end(self, number: int, cell: int) -> int:
         """Returns the cell beside station `number` where the walk from a floor cell ends."""
-        return self.uses[number][3][cell][1]
+        return self.walks[number][cell][1]
 
     def options(self, kind: int, which: int) -> list[int]:
         """Returns the stations among which a script chooses: crates of a food, racks, hatches, or one other station."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from envsuite.envs.overcooked.service.agenda import Play, Situation, Spot
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
     BURNT,
@@ -12,12 +13,24 @@ from envsuite.envs.overcooked.service.engine import (
     GRILLED,
     NOTHING,
     RAW,
-    Fields,
     Service,
+    State,
     is_raw,
     is_ready,
 )
-from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
+from envsuite.envs.overcooked.service.layout import (
+    BIN,
+    BOARD,
+    COUNTER,
+    CRATE,
+    HATCH,
+    ON_THE_WAY,
+    RACK,
+    STOVE,
+    Choice,
+    Part,
+    Trips,
+)
 
 NEVER_BEFORE = {CRATE: (RACK,), HATCH: (RACK, HATCH), RACK: (RACK,)}
 """Kinds of station that no sensible cook uses just before a station of some kind."""
@@ -30,13 +43,18 @@ def items_of(dish: int) -> tuple[int, ...]:
     return tuple(item for item in range(dish.bit_length()) if dish >> item & 1)
 
 
-class View(NamedTuple):
-    """Remaining work for some orders, given the things in the kitchen."""
+Moves = list[tuple[tuple[Part, ...], bool]]
+"""Sequences of stations, and whether a stove is among them."""
+
+
+class Tally(NamedTuple):
+    """Remaining work for some orders, given the things in the kitchen. It does not depend on the kitchen's map."""
 
     left: list[int]  # per item: how many are still to be started
     bowls: int  # missing bowls
-    begun: int  # estimated steps for what is begun; those that the next two fields change are counted in full
-    later: int  # estimated steps for the rest
+    fixed: int  # estimated steps that do not depend on the map
+    visits: list[int]  # stations to be visited once more
+    raw: list[int]  # items to be prepared from the cook's hand or from a counter
     boards: list[int]  # slots of raw foods that are needed: work done on them saves steps
     stoves: list[int]  # slots of raw foods on stoves, which must be waited for
 
@@ -53,13 +71,11 @@ class Outlook:
         self._visit = [self._fewest_steps(b) for b in range(count)]
         """per station, the fewest steps from using another station to using it"""
         self._serve, self._take_bowl = (min(self._visit[i] for i in of_kind[kind]) for kind in (HATCH, RACK))
-        self.crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == f] for f in range(len(layout.foods))]
-        self._detours: dict[tuple[int, int, int], int] = {}
+        self._crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == f] for f in range(len(layout.foods))]
         self._open: dict[int, tuple[list[int], frozenset[int], int]] = {}
-        self._views: dict[tuple[int, tuple[int, ...], int], View] = {}
         self._cost: dict[int, tuple[int, int]] = {}
         """per item: steps to prepare it from its crate, and steps from the cook's hand"""
-        for food, crates in enumerate(self.crates):
+        for food, crates in enumerate(self._crates):
             for form, kind, work in ((CHOPPED, BOARD, service.rules.chops), (GRILLED, STOVE, 0)):
                 if of_kind[kind]:
                     carry = min(
@@ -81,7 +97,7 @@ class Outlook:
             for cell in layout.sides[other]
         )
 
-    def at(self, state: Fields) -> Outlook:
+    def at(self, state: State) -> Outlook:
         """Returns the outlook for the orders as they stand in a state."""
         return self._changed if self.service.changes_by(state) else self
 
@@ -104,112 +120,130 @@ class Outlook:
             needs = self._open[orders] = counts, frozenset(parts), len(dishes) * self._serve
         return needs
 
-    def estimate(self, state: Fields, orders: int) -> int:
+    def estimate(self, state: State, orders: int) -> int:
         """Returns the estimated steps until all of `orders` are served; a function of the state alone."""
         cell, hand, slots, work, served, _ = state
         orders &= ~served
         if not orders:
             return 0
-        view = self._views.get((hand, slots, orders))
-        _, _, total, later, boards, stoves = self._view(hand, slots, orders) if view is None else view
-        for slot in boards:
-            station = self.layout.holders[slot]
-            total -= work[slot]
-            if self.layout.steps(station, cell) > 1:
-                total += self._visit[station]
-        for slot in stoves:
-            total = max(total, self.service.rules.cooking - work[slot])
-        return total + later
+        tally = self.tally(hand, slots, orders)
+        begun, later = self.steps_of(tally, orders)
+        begun += self.at_boards(tally, cell, work)
+        return later + max([begun, *(self.service.rules.cooking - work[slot] for slot in tally.stoves)])
 
-    def _view(self, hand: int, slots: tuple[int, ...], orders: int) -> View:
-        """Returns what does not depend on the place of the cook and on the work done, and remembers it."""
-        counts, parts, total = self.needs(orders)
+    def steps_of(self, tally: Tally, orders: int) -> tuple[int, int]:
+        """Returns the estimated steps for what is begun and for what is not, but for work done on boards and stoves."""
+        visit, costs = self._visit, self._cost
+        begun = tally.fixed + self.needs(orders)[2]
+        for station in tally.visits:
+            begun += visit[station]
+        for item in tally.raw:
+            begun += costs[item][1]
+        later = max(0, tally.bowls) * self._take_bowl
+        for item, count in enumerate(tally.left):
+            if count > 0:
+                later += count * costs[item][0]
+        return begun, later
+
+    def at_boards(self, tally: Tally, cell: int, work: tuple[int, ...]) -> int:
+        """Returns the correction of the estimate for raw foods on boards: cuts that are done, and the way there."""
+        steps = 0
+        for slot in tally.boards:
+            station = self.layout.holders[slot]
+            steps -= work[slot]
+            if self.layout.steps(station, cell) > 1:
+                steps += self._visit[station]
+        return steps
+
+    def tally(self, hand: int, slots: tuple[int, ...], orders: int) -> Tally:
+        """Returns the remaining work for `orders`."""
+        counts, parts, _ = self.needs(orders)
         left = counts[:]
-        bowls = orders.bit_count()
-        layout, visit, costs = self.layout, self._visit, self._cost
-        cooking = layout.boards + layout.stoves
-        raw_on_boards: list[int] = []
-        raw_on_stoves: list[int] = []
+        bowls, fixed = orders.bit_count(), 0
+        layout = self.layout
+        holders, cooking = layout.holders, layout.boards + layout.stoves
+        visits: list[int] = []
+        raw: list[int] = []
+        on_boards: list[int] = []
+        on_stoves: list[int] = []
         for slot, thing in enumerate(slots):
             if thing == NOTHING:
                 continue
-            station = layout.holders[slot]
             if thing >= BOWL:
                 bowls -= 1
-                total += visit[station]
+                visits.append(holders[slot])
                 if thing - BOWL not in parts:
-                    total += WASTE
+                    fixed += WASTE
                     continue
                 for item in items_of(thing - BOWL):
                     left[item] -= 1
                     if left[item] < 0:
-                        total += WASTE
+                        fixed += WASTE
             elif thing & 3 == RAW:
-                if slot < layout.boards:
-                    item, cost = thing + CHOPPED, self.service.rules.chops + visit[station]
-                    if left[item] > 0:
-                        raw_on_boards.append(slot)
-                elif slot < cooking:
-                    item, cost = thing + GRILLED, visit[station]
-                    raw_on_stoves.append(slot)
-                else:
-                    item = thing + CHOPPED if left[thing + CHOPPED] > 0 else thing + GRILLED
-                    cost = visit[station] + costs.get(item, (0, 0))[1]
-                if left[item] > 0:
+                item = thing + CHOPPED if slot < layout.boards else thing + GRILLED
+                if slot >= cooking and left[thing + CHOPPED] > 0:
+                    item = thing + CHOPPED
+                needed = left[item] > 0
+                if slot >= layout.boards and slot < cooking:
+                    on_stoves.append(slot)
+                elif needed and slot < layout.boards:
+                    fixed += self.service.rules.chops
+                    on_boards.append(slot)
+                elif needed:
+                    raw.append(item)
+                if needed:
                     left[item] -= 1
-                    total += cost
+                    visits.append(holders[slot])
             elif thing & 3 == BURNT:
-                total += WASTE
+                fixed += WASTE
             else:
-                total += visit[station]
+                visits.append(holders[slot])
                 if left[thing] > 0:
                     left[thing] -= 1
         if hand >= BOWL:
             bowls -= 1
             if hand - BOWL not in parts:
-                total += WASTE
+                fixed += WASTE
             else:
                 for item in items_of(hand - BOWL):
                     left[item] -= 1
                     if left[item] < 0:
-                        total += WASTE
+                        fixed += WASTE
         elif hand != NOTHING:
+            item = hand
             if hand & 3 == RAW:
                 item = hand + CHOPPED if left[hand + CHOPPED] > 0 else hand + GRILLED
-                if left[item] > 0:
-                    left[item] -= 1
-                    total += costs[item][1]
-                else:
-                    total += WASTE
-            elif hand & 3 != BURNT and left[hand] > 0:
-                left[hand] -= 1
-                total += 1
+            if item & 3 == BURNT or left[item] <= 0:
+                fixed += WASTE
             else:
-                total += WASTE
-        later = max(0, bowls) * self._take_bowl
-        for item, count in enumerate(left):
-            if count > 0:
-                later += count * costs[item][0]
-        view = self._views[hand, slots, orders] = View(left, bowls, total, later, raw_on_boards, raw_on_stoves)
-        return view
+                left[item] -= 1
+                if hand == item:
+                    fixed += 1
+                else:
+                    raw.append(item)
+        return Tally(left, bowls, fixed, visits, raw, on_boards, on_stoves)
 
-    def candidates(self, state: Fields, orders: int) -> list[tuple[int, ...]]:
+    def moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> Moves:
         """Returns sequences of stations whose use makes progress with `orders`."""
-        cell, hand, slots, _, served, _ = state
-        orders &= ~served
-        view = self._views.get((hand, slots, orders)) or self._view(hand, slots, orders)
-        left, bowls = view.left, view.bowls
+        stoves = self.layout.of_kind[STOVE]
+        return [
+            (parts, any(part in stoves for part in parts)) for parts in self._moves(hand, slots, orders, tally)
+        ]
+
+    def _moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> list[tuple[Part, ...]]:
+        layout, (counts, parts, _) = self.layout, self.needs(orders)
+        boards, cooking, holders = layout.boards, layout.boards + layout.stoves, layout.holders
         if hand == NOTHING:
-            return self._with_empty_hands(cell, slots, left, bowls, self.needs(orders)[1])
-        counts, parts, _ = self.needs(orders)
-        boards, cooking, holders = self.layout.boards, self.layout.boards + self.layout.stoves, self.layout.holders
+            return self._with_empty_hands(slots, tally.left, tally.bowls, parts)
+        chosen: list[tuple[Part, ...]] = []
+        to_bin: tuple[Part, ...] = (self._nearest(layout.of_kind[BIN]),)
+        free = self._free_counters(slots)
         if hand >= BOWL:
-            if self.service.order_for(state) >= 0:
-                return [(hatch,) for hatch in self.layout.of_kind[HATCH]]
             dish = hand - BOWL
+            if any(order.dish == dish for i, order in enumerate(self.service.orders) if orders >> i & 1):
+                return [(hatch,) for hatch in layout.of_kind[HATCH]]
             if dish not in parts:
-                return [(self._nearest(BIN, cell),)]
-            chosen: list[tuple[int, ...]] = []
+                return [to_bin]
             for slot, thing in enumerate(slots):
                 if NOTHING < thing < BOWL and thing & 3 != BURNT:
                     item = thing
@@ -219,35 +253,34 @@ class Outlook:
                         item = thing + GRILLED
                     if not dish >> item & 1 and dish | 1 << item in parts:
                         chosen.append((holders[slot],))
-            free = self._free_counters(cell, slots)
             return chosen + (free[:2] or [(holders[i],) for i in range(boards) if slots[i] == NOTHING][:1])
         if is_raw(hand):
-            chosen = [(holders[i],) * 2 for i in range(boards) if slots[i] == NOTHING and counts[hand + CHOPPED]]
+            chosen += [(holders[i],) * 2 for i in range(boards) if slots[i] == NOTHING and counts[hand + CHOPPED]]
             chosen += [(holders[i],) for i in range(boards, cooking) if slots[i] == NOTHING and counts[hand + GRILLED]]
-            return chosen or [*self._free_counters(cell, slots)[:1], (self._nearest(BIN, cell),)]
+            return chosen or [*free[:1], to_bin]
         if is_ready(hand):
-            chosen = [(bowl,) for bowl in self._bowls_for(hand, slots, parts)]
-            if bowls > 0 and max(slots) < BOWL:
-                chosen += [(rack,) for rack in self.layout.of_kind[RACK]]
-            return [*chosen, *self._free_counters(cell, slots)[:1]] or [(self._nearest(BIN, cell),)]
-        return [(self._nearest(BIN, cell),)]  # burnt
+            chosen += [(bowl,) for bowl in self._bowls_for(hand, slots, parts)]
+            if tally.bowls > 0 and max(slots) < BOWL:
+                chosen += [(rack,) for rack in layout.of_kind[RACK]]
+            return [*chosen, *free[:1]] or [to_bin]
+        return [to_bin]  # burnt
 
     def _with_empty_hands(
-        self, cell: int, slots: tuple[int, ...], left: list[int], bowls: int, parts: frozenset[int]
-    ) -> list[tuple[int, ...]]:
-        """Returns the candidates of a cook with empty hands."""
+        self, slots: tuple[int, ...], left: list[int], bowls: int, parts: frozenset[int]
+    ) -> list[tuple[Part, ...]]:
+        """Returns the moves of a cook with empty hands."""
         layout = self.layout
         boards, cooking, holders = layout.boards, layout.boards + layout.stoves, layout.holders
-        chosen: list[tuple[int, ...]] = []
+        chosen: list[tuple[Part, ...]] = []
         for item, count in enumerate(left):
             if count > 0:
                 places = range(boards) if item & 3 == CHOPPED else range(boards, cooking)
                 for slot in places:
                     if slots[slot] == NOTHING:
                         place = holders[slot]
-                        crate = self._crate_on_the_way(item >> 2, cell, place)
+                        crate = self._nearest(self._crates[item >> 2], ON_THE_WAY)
                         chosen.append((crate, place, place) if slot < boards else (crate, place))
-        free = self._free_counters(cell, slots)
+        free = self._free_counters(slots)
         short = len(chosen) == 0 and any(count > 0 for count in left)
         bowls = 0 if max(slots) >= BOWL else bowls
         for slot, thing in enumerate(slots):
@@ -258,21 +291,17 @@ class Outlook:
                 chosen.append((station,))
                 continue
             if thing & 3 == BURNT:
-                chosen.append((station, self._nearest(BIN, layout.end(station, cell))))
+                chosen.append((station, self._nearest(layout.of_kind[BIN])))
                 continue
             item = thing
             if thing & 3 == RAW:
-                if slot < boards:
-                    chosen.append((station,))
-                    continue
-                if slot >= cooking:
+                if slot < boards or slot >= cooking:
                     chosen.append((station,))
                     continue
                 item += GRILLED
-            end = layout.end(station, cell)
             chosen += [(station, bowl) for bowl in self._bowls_for(item, slots, parts)]
             if bowls > 0:
-                chosen.append((station, self._nearest(RACK, end)))
+                chosen.append((station, self._nearest(layout.of_kind[RACK])))
             if short and slot < cooking and free:
                 chosen.append((station, *free[0]))
         if bowls > 0:
@@ -288,25 +317,55 @@ class Outlook:
             if thing >= BOWL and not thing & bit and (thing - BOWL) | bit in parts
         ]
 
-    def _nearest(self, kind: int, cell: int) -> int:
-        steps = self.layout.steps
-        return min(self.layout.of_kind[kind], key=lambda number: steps(number, cell))
+    def _nearest(self, stations: list[int], rank: int = 0) -> Part:
+        return Choice(tuple(stations), rank) if len(stations) > 1 else stations[0]
 
-    def _crate_on_the_way(self, food: int, cell: int, place: int) -> int:
-        """Returns the crate of a food with the shortest way from `cell` over the crate to `place`."""
-        key = food, cell, place
-        best = self._detours.get(key)
-        if best is None:
-            layout = self.layout
-            best = self._detours[key] = min(
-                self.crates[food],
-                key=lambda crate: layout.steps(crate, cell) + layout.steps(place, layout.end(crate, cell)),
-            )
-        return best
-
-    def _free_counters(self, cell: int, slots: tuple[int, ...]) -> list[tuple[int]]:
-        """Returns the free counters, nearest first."""
+    def _free_counters(self, slots: tuple[int, ...]) -> list[tuple[Part]]:
+        """Returns the nearest free counters, at most two."""
         layout = self.layout
-        free = [i for i in layout.of_kind[COUNTER] if slots[layout.stations[i].slot] == NOTHING]
-        free.sort(key=lambda i: layout.steps(i, cell))
-        return [(number,) for number in free]
+        free = tuple(i for i in layout.of_kind[COUNTER] if slots[layout.stations[i].slot] == NOTHING)
+        if len(free) < 2:
+            return [(number,) for number in free]
+        return [(Choice(free, rank, True),) for rank in range(2)]
+
+
+class Ahead:
+    """An outlook for the situations of one search. What does not depend on the map is remembered in the situation."""
+
+    def __init__(self, outlook: Outlook, play: Play) -> None:
+        self._outlook, self._cooking, self._all = outlook, play.service.rules.cooking, play.service.all
+        self._steps: dict[Situation, tuple[int, int, list[int]]] = {}
+        self._trips: dict[Situation, list[tuple[Trips, bool]]] = {}
+
+    def estimate(self, spot: Spot, ages: tuple[int, ...]) -> int:
+        """Returns `Outlook.estimate` at a spot before the last order is served."""
+        situation = spot[1]
+        steps = self._steps.get(situation)
+        begun, later, waits = self._steps_of(situation) if steps is None else steps
+        if situation.tally.boards:
+            begun += self._outlook.at_boards(situation.tally, spot[0], situation.work)
+        for i in waits:
+            begun = max(begun, self._cooking - ages[i])
+        return begun + later
+
+    def _steps_of(self, situation: Situation) -> tuple[int, int, list[int]]:
+        orders = self._all & ~situation.served
+        if situation.tally is None:
+            situation.tally = self._outlook.tally(situation.hand, situation.slots, orders)
+        slots = [slot for slot, _ in situation.burning]
+        waits = [slots.index(slot) for slot in situation.tally.stoves]
+        steps = self._steps[situation] = *self._outlook.steps_of(situation.tally, orders), waits
+        return steps
+
+    def moves(self, situation: Situation) -> list[tuple[Trips, bool]]:
+        """Returns the trips that make progress, and whether each uses a stove."""
+        trips = self._trips.get(situation)
+        if trips is None:
+            outlook, layout = self._outlook, self._outlook.layout
+            if situation.moves is None:
+                orders = self._all & ~situation.served
+                if situation.tally is None:
+                    situation.tally = outlook.tally(situation.hand, situation.slots, orders)
+                situation.moves = outlook.moves(situation.hand, situation.slots, orders, situation.tally)
+            trips = self._trips[situation] = [(layout.trips(parts), stove) for parts, stove in situation.moves]
+        return trips

@@ -9,9 +9,10 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from envsuite.envs.overcooked.service.agenda import Play, Spot
 from envsuite.envs.overcooked.service.cooks import greedy_use
-from envsuite.envs.overcooked.service.engine import NEVER, Fields, Service, State
-from envsuite.envs.overcooked.service.outlook import Outlook
+from envsuite.envs.overcooked.service.engine import NEVER, Service, State
+from envsuite.envs.overcooked.service.outlook import Ahead, Outlook
 
 GREED = 3.0  # weight of the estimated remaining steps against the elapsed ones
 EFFORT = 500  # states expanded from a state off the plan
@@ -70,37 +71,48 @@ def planner(service: Service, outlook: Outlook, plan: Iterable[int] = (), rest: 
     return Follower(service, decide, plan, rest)
 
 
-def search(service: Service, outlook: Outlook, start: Fields, limit: int = NEVER, effort: int = EFFORT) -> list[int]:
+def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER, effort: int = EFFORT) -> list[int]:
     """Returns the uses of a plan that serves every order before its deadline and by step `limit`.
 
     Returns [] if `effort` expanded states lead to no such plan.
     """
-    orders, perform = service.all, service.perform_all
-    estimate, candidates, missed = outlook.estimate, outlook.candidates, service.missed
-    heap: list[tuple[float, int, Fields, Any]] = [(0.0, 0, start, None)]
-    seen = {start[:5]: start[5]}
+    play, orders = Play(service), service.all
+    ahead = Ahead(outlook, play)
+    estimate, moves, misses, perform = ahead.estimate, ahead.moves, play.misses, play.perform
+    start_spot, ages = play.settled(play.spot(start))
+    heap: list[tuple[float, int, Spot, Any, Any]] = [(0.0, 0, start_spot, (*start_spot[:2], ages), None)]
+    seen = {heap[0][3]: start_spot[3]}
     limit += 1
     best: Any = None
     count = 0
     while heap and effort:
-        _, _, state, path = heapq.heappop(heap)
-        if seen[state[:5]] < state[5]:
+        _, _, spot, key, path = heapq.heappop(heap)
+        cell, situation, since, time = spot
+        if seen[key] < time:
             continue
         effort -= 1
-        for numbers in candidates(state, orders):
-            after = perform(state, numbers)
-            key = after[:5]
-            time = after[5]
-            if time >= min(limit, seen.get(key, NEVER)) or missed(state, after):
+        for trips, on_stove in moves(situation):
+            numbers, steps, end = trips[cell]
+            if on_stove:
+                after = spot
+                for number in numbers:
+                    after = perform(after, number)
+            else:
+                then, cuts = situation.chains.get(numbers) or play.agenda.chain(situation, numbers)
+                after = end, then, since, time + steps + cuts
+            after, ages = play.settled(after)
+            key = after[0], after[1], ages
+            later = after[3]
+            if later >= min(limit, seen.get(key, NEVER)) or misses(spot, after):
                 continue
-            if after[4] == orders:
-                limit, best = time, (numbers, path)
+            if after[1].served == orders:
+                limit, best = later, (numbers, path)
                 continue
-            remaining = estimate(after, orders)
-            if time + remaining < limit:
-                seen[key] = time
+            remaining = estimate(after, ages)
+            if later + remaining < limit:
+                seen[key] = later
                 count += 1
-                heapq.heappush(heap, (time + GREED * remaining, -count, after, (numbers, path)))
+                heapq.heappush(heap, (later + GREED * remaining, -count, after, key, (numbers, path)))
     uses: list[int] = []
     while best is not None:
         uses += best[0][::-1]

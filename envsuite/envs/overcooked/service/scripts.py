@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, permutations, product
 
-from envsuite.envs.overcooked.service.engine import CHOPPED, Fields, Service
-from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
+from envsuite.envs.overcooked.service.agenda import Play, Spot
+from envsuite.envs.overcooked.service.engine import CHOPPED, Service
+from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout
 from envsuite.envs.overcooked.service.outlook import items_of
 
 MOST_SCRIPTS = 1000
@@ -122,8 +123,9 @@ def won_by_script(service: Service) -> bool:
     The search gives up after MOST_VISITS uses of stations.
     """
     budget = [MOST_VISITS]
-    start = Point(service, service.start(), {})
-    return any(_wins(start, plan, 0, {}, budget) for plan in distinct_plans(service))
+    play = Play(service)
+    start = Point(play, play.spot(service.start()), {})
+    return any(_wins(service.layout, start, plan, 0, {}, budget) for plan in distinct_plans(service))
 
 
 def distinct_plans(service: Service) -> Iterator[tuple[Use, ...]]:
@@ -155,46 +157,48 @@ def _arranged(dishes: Iterable[tuple[int, ...]], arrange: int) -> tuple[tuple[in
 
 
 class Point(dict[int, "Point | bool"]):
-    """A state that scripts reach, and what each next use of a station leads to.
+    """A spot that scripts reach, and what each next use of a station leads to.
 
     The values are a point, True if the use wins, and False if it loses. Scripts that begin alike, and those that come
-    to the same state, share their points.
+    to the same spot, share their points.
     """
 
-    __slots__ = ("known", "service", "state")
+    __slots__ = ("_known", "_play", "_spot")
 
-    def __init__(self, service: Service, state: Fields, known: dict[tuple[Service, Fields], Point]) -> None:
+    def __init__(self, play: Play, spot: Spot, known: dict[tuple[Play, Spot], Point]) -> None:
         super().__init__()
-        self.service, self.state, self.known = service, state, known
+        self._play, self._spot, self._known = play, spot, known
 
     def __missing__(self, station: int) -> Point | bool:
-        service, before = self.service, self.state
-        after = service.perform_all(before, (station,))
-        if service.changes_by(before, after):
-            before, service = service.until_change(before, station), service.changed
-            after = service.perform_all(before, (station,))
-        point: Point | bool
-        if service.missed(before, after):
+        play, before = self._play, self._spot
+        after = play.perform(before, station)
+        if play.is_interrupted(before, after):
+            before, play = play.until_change(before, station), play.changed
+            after = play.perform(before, station)
+        point: Point | bool | None
+        if play.misses(before, after):
             point = False
-        elif after[4] == service.all:
+        elif after[1].served == play.service.all:
             point = True
         else:
-            known = self.known.get((service, after))
-            point = self.known[service, after] = Point(service, after, self.known) if known is None else known
+            point = self._known.get((play, after))
+            if point is None:
+                point = self._known[play, after] = Point(play, after, self._known)
         self[station] = point
         return point
 
 
-def _wins(point: Point, plan: tuple[Use, ...], done: int, chosen: dict[Use, int], budget: list[int]) -> bool:
+def _wins(
+    layout: Layout, point: Point, plan: tuple[Use, ...], done: int, chosen: dict[Use, int], budget: list[int]
+) -> bool:
     """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
-    layout = point.service.layout
     for number in range(done, len(plan)):
         use = plan[number]
         station = chosen.get(use, -1)
         if station < 0:
             options = layout.options(*use)
             if len(options) > 1:
-                return any(_wins(point, plan, number, {**chosen, use: i}, budget) for i in options)
+                return any(_wins(layout, point, plan, number, {**chosen, use: i}, budget) for i in options)
             chosen[use] = station = options[0]
         after = point[station]
         budget[0] -= 1
