@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
-from envsuite.envs.overcooked.service.agenda import Play, Spot
+from envsuite.envs.overcooked.service.situations import Play, Spot
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
     CHOPPED,
@@ -103,7 +103,7 @@ def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterat
     play = Play(service)
     spot = play.spot(service.start())
     for number in uses:
-        play, spot = play.at(spot)
+        play = play.at(spot)
         after = play.perform(spot, number)
         if play.is_interrupted(spot, after):
             end = play.until_change(spot, number)
@@ -120,8 +120,8 @@ def served_at(uses: Iterable[Use], orders: int) -> list[int]:
     """Returns the step at which each of some orders is served, NEVER for the others."""
     times = [NEVER] * orders
     for _, before, after in uses:
-        if now := after[1].served & ~before[1].served:
-            times[now.bit_length() - 1] = after[3]
+        if now := after[2] & ~before[2]:
+            times[now.bit_length() - 1] = after[4]
     return times
 
 
@@ -133,9 +133,9 @@ def serving_times(service: Service, uses: Iterable[int], resume: bool = True) ->
 def is_won(uses: Iterable[Use]) -> bool:
     """Returns True if whole uses of stations serve every order by its deadline."""
     for play, before, after in uses:
-        if play.misses(before, after):
+        if play.misses(before[2], after[2], after[4]):
             return False
-        if after[1].served == play.service.all:
+        if after[2] == play.service.all:
             return True
     return False
 
@@ -158,26 +158,26 @@ def follow_greedy(service: Service, sequence: Iterable[int] = ()) -> Iterator[Us
 def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Play, Spot, Spot]]:
     orders = tuple(sequence) or range(len(service.orders))
     play = Play(service)
+    walks, greedy = play.walks, play.situations.greedy
     spot = play.spot(service.start())
     for _ in range(MOST_USES):
-        play, spot = play.at(spot)
-        cell, situation, since, time = spot
-        if situation.served == service.all:
+        play = play.at(spot)
+        cell, situation, served, since, time = spot
+        if served == service.all:
             break
         situation = play.aged(situation, since, time)
-        order = next(i for i in orders if not situation.served >> i & 1)
-        options = situation.greedy.get(order)
+        dish = play.service.orders[next(i for i in orders if not served >> i & 1)].dish
+        options = greedy.get((situation, dish))
         if options is None:
-            dish = play.service.orders[order].dish
-            options = situation.greedy[order] = _greedy_options(service.layout, situation.hand, situation.slots, dish)
-        walks = play.walks
+            hand, slots, _ = play.situations.things[situation]
+            options = greedy[situation, dish] = tuple(_greedy_options(service.layout, hand, slots, dish))
         number = min(options, key=lambda option: walks[option][cell][0])
-        spot = cell, situation, since, time
+        spot = cell, situation, served, since, time
         after = play.perform(spot, number)
         if play.is_interrupted(spot, after):
-            after = play.until_change(spot, number)
-            yield number, play, spot, after
-            play = play.changed
+            end = play.until_change(spot, number)
+            yield number, play, spot, end
+            play, after = play.changed, end
         else:
             yield number, play, spot, after
         spot = after
@@ -185,5 +185,5 @@ def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Pl
 
 def play_greedy(service: Service, sequence: Iterable[int] = (), limit: int = NEVER) -> list[int]:
     """Plays the greedy cook. Returns the step at which each order is served, NEVER for the others and after `limit`."""
-    uses = takewhile(lambda use: use[2][3] < limit, follow_greedy(service, sequence))
+    uses = takewhile(lambda use: use[2][4] < limit, follow_greedy(service, sequence))
     return served_at(uses, len(service.orders))

@@ -191,10 +191,12 @@ class Service:
 
     def order_for(self, state: State) -> int:
         """Returns the order that the bowl in the cook's hand serves, the most urgent one first, or -1."""
-        if state.hand < BOWL:
-            return -1
+        return self.order_of(state.hand - BOWL, state.served)
+
+    def order_of(self, dish: int, served: int) -> int:
+        """Returns the most urgent order of a dish that is not served yet, or -1."""
         for _, i in self.urgency:
-            if self.orders[i].dish == state.hand - BOWL and not state.served >> i & 1:
+            if self.orders[i].dish == dish and not served >> i & 1:
                 return i
         return -1
 

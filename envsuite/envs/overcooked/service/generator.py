@@ -176,7 +176,7 @@ def with_change(rng: np.random.Generator, game: DrawnService, settings: ServiceK
         start = next(
             play.state(after)
             for play, _, after in follow(changing, game.plan)
-            if after[3] >= step and not after[1].served >> order & 1
+            if after[4] >= step and not after[2] >> order & 1
         )
         rest = search(changing.changed, Outlook(changing.changed), start, NEVER, EFFORT)
         if not rest:

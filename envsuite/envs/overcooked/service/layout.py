@@ -93,6 +93,18 @@ class Trips(dict[int, tuple[tuple[int, ...], int, int]]):
         return sorted(choice.stations, key=lambda i: walks[i][cell][0])[choice.rank]
 
 
+class AllTrips(dict[tuple[Part, ...], Trips]):
+    """Trips over all sequences of stations, made when needed."""
+
+    def __init__(self, walks: list[Walks]) -> None:
+        super().__init__()
+        self._walks = walks
+
+    def __missing__(self, parts: tuple[Part, ...]) -> Trips:
+        trips = self[parts] = Trips(parts, self._walks)
+        return trips
+
+
 class Layout:
     """A kitchen without its orders. Stations have a fixed order; boards, stoves and counters have slots 0, 1, ..."""
 
@@ -129,17 +141,10 @@ class Layout:
         """floor cells beside each station"""
         self.ways = [self.kitchen.way(station.cell) for station in self.stations]
         self.walks = [Walks(way, self.kitchen.delta) for way in self.ways]
-        self._trips: dict[tuple[Part, ...], Trips] = {}
+        self.trips = AllTrips(self.walks)
         self.kinds = tuple(station.kind for station in self.stations)
         self.equipment = self.kinds, tuple(station.food for station in self.stations)
         """kind and food of each station: kitchens that have the same number their stations alike"""
-
-    def trips(self, parts: tuple[Part, ...]) -> Trips:
-        """Returns the trips over some stations."""
-        trips = self._trips.get(parts)
-        if trips is None:
-            trips = self._trips[parts] = Trips(parts, self.walks)
-        return trips
 
     def steps(self, number: int, cell: int) -> int:
         """Returns the steps from a floor cell until station `number` is used: 1 next to it."""

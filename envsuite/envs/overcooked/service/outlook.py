@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from envsuite.envs.overcooked.service.agenda import Play, Situation, Spot
+from envsuite.envs.overcooked.service.situations import Play, Situations, Spot
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
     BURNT,
@@ -44,19 +45,19 @@ def items_of(dish: int) -> tuple[int, ...]:
 
 
 Moves = list[tuple[tuple[Part, ...], bool]]
-"""Sequences of stations, and whether a stove is among them."""
+"""Sequences of stations, and whether neither a stove nor a hatch is among them."""
 
 
 class Tally(NamedTuple):
     """Remaining work for some orders, given the things in the kitchen. It does not depend on the kitchen's map."""
 
-    left: list[int]  # per item: how many are still to be started
+    left: tuple[int, ...]  # per item: how many are still to be started
     bowls: int  # missing bowls
     fixed: int  # estimated steps that do not depend on the map
-    visits: list[int]  # stations to be visited once more
-    raw: list[int]  # items to be prepared from the cook's hand or from a counter
-    boards: list[int]  # slots of raw foods that are needed: work done on them saves steps
-    stoves: list[int]  # slots of raw foods on stoves, which must be waited for
+    visits: tuple[int, ...]  # stations to be visited once more
+    raw: tuple[int, ...]  # items to be prepared from the cook's hand or from a counter
+    boards: tuple[int, ...]  # slots of raw foods that are needed: work done on them saves steps
+    stoves: tuple[int, ...]  # slots of raw foods on stoves, which must be waited for
 
 
 class Outlook:
@@ -128,7 +129,7 @@ class Outlook:
             return 0
         tally = self.tally(hand, slots, orders)
         begun, later = self.steps_of(tally, orders)
-        begun += self.at_boards(tally, cell, work)
+        begun += self.at_boards(tally.boards, cell, work)
         return later + max([begun, *(self.service.rules.cooking - work[slot] for slot in tally.stoves)])
 
     def steps_of(self, tally: Tally, orders: int) -> tuple[int, int]:
@@ -145,10 +146,10 @@ class Outlook:
                 later += count * costs[item][0]
         return begun, later
 
-    def at_boards(self, tally: Tally, cell: int, work: tuple[int, ...]) -> int:
+    def at_boards(self, boards: Iterable[int], cell: int, work: tuple[int, ...]) -> int:
         """Returns the correction of the estimate for raw foods on boards: cuts that are done, and the way there."""
         steps = 0
-        for slot in tally.boards:
+        for slot in boards:
             station = self.layout.holders[slot]
             steps -= work[slot]
             if self.layout.steps(station, cell) > 1:
@@ -221,14 +222,13 @@ class Outlook:
                     fixed += 1
                 else:
                     raw.append(item)
-        return Tally(left, bowls, fixed, visits, raw, on_boards, on_stoves)
+        return Tally(tuple(left), bowls, fixed, tuple(visits), tuple(raw), tuple(on_boards), tuple(on_stoves))
 
     def moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> Moves:
         """Returns sequences of stations whose use makes progress with `orders`."""
-        stoves = self.layout.of_kind[STOVE]
-        return [
-            (parts, any(part in stoves for part in parts)) for parts in self._moves(hand, slots, orders, tally)
-        ]
+        of_kind = self.layout.of_kind
+        special = {*of_kind[STOVE], *of_kind[HATCH]}
+        return [(parts, special.isdisjoint(parts)) for parts in self._moves(hand, slots, orders, tally)]
 
     def _moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> list[tuple[Part, ...]]:
         layout, (counts, parts, _) = self.layout, self.needs(orders)
@@ -266,7 +266,7 @@ class Outlook:
         return [to_bin]  # burnt
 
     def _with_empty_hands(
-        self, slots: tuple[int, ...], left: list[int], bowls: int, parts: frozenset[int]
+        self, slots: tuple[int, ...], left: Iterable[int], bowls: int, parts: frozenset[int]
     ) -> list[tuple[Part, ...]]:
         """Returns the moves of a cook with empty hands."""
         layout = self.layout
@@ -329,43 +329,63 @@ class Outlook:
         return [(Choice(free, rank, True),) for rank in range(2)]
 
 
+class _Table:
+    """What an outlook says about the situations with some open orders."""
+
+    def __init__(self, service: Service, situations: Situations, orders: int) -> None:
+        self.orders = orders
+        dishes = tuple(sorted(order.dish for i, order in enumerate(service.orders) if orders >> i & 1))
+        self.tallies, self.moves = situations.outlooks.setdefault(dishes, ({}, {}))
+        self.steps: dict[int, tuple[int, int, tuple[int, ...], tuple[int, ...]]] = {}
+        self.trips: dict[int, list[tuple[Trips, bool]]] = {}
+
+
 class Ahead:
-    """An outlook for the situations of one search. What does not depend on the map is remembered in the situation."""
+    """An outlook for one search. What does not depend on the map is remembered with the situations."""
 
     def __init__(self, outlook: Outlook, play: Play) -> None:
-        self._outlook, self._cooking, self._all = outlook, play.service.rules.cooking, play.service.all
-        self._steps: dict[Situation, tuple[int, int, list[int]]] = {}
-        self._trips: dict[Situation, list[tuple[Trips, bool]]] = {}
+        self._outlook, self._situations = outlook, play.situations
+        self._cooking = play.service.rules.cooking
+        service = play.service
+        self._tables = [_Table(service, play.situations, service.all & ~served) for served in range(service.all + 1)]
 
     def estimate(self, spot: Spot, ages: tuple[int, ...]) -> int:
         """Returns `Outlook.estimate` at a spot before the last order is served."""
         situation = spot[1]
-        steps = self._steps.get(situation)
-        begun, later, waits = self._steps_of(situation) if steps is None else steps
-        if situation.tally.boards:
-            begun += self._outlook.at_boards(situation.tally, spot[0], situation.work)
+        table = self._tables[spot[2]]
+        steps = table.steps.get(situation)
+        begun, later, boards, waits = self._steps_of(table, situation) if steps is None else steps
+        if boards:
+            begun += self._outlook.at_boards(boards, spot[0], self._situations.things[situation][2])
         for i in waits:
             begun = max(begun, self._cooking - ages[i])
         return begun + later
 
-    def _steps_of(self, situation: Situation) -> tuple[int, int, list[int]]:
-        orders = self._all & ~situation.served
-        if situation.tally is None:
-            situation.tally = self._outlook.tally(situation.hand, situation.slots, orders)
-        slots = [slot for slot, _ in situation.burning]
-        waits = [slots.index(slot) for slot in situation.tally.stoves]
-        steps = self._steps[situation] = *self._outlook.steps_of(situation.tally, orders), waits
+    def _steps_of(self, table: _Table, situation: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+        tally = table.tallies.get(situation) or self._tally(table, situation)
+        waits: tuple[int, ...] = ()
+        if tally.stoves:
+            slots = [slot for slot, _ in self._situations.burning[situation]]
+            waits = tuple([slots.index(slot) for slot in tally.stoves])
+        steps = table.steps[situation] = *self._outlook.steps_of(tally, table.orders), tally.boards, waits
         return steps
 
-    def moves(self, situation: Situation) -> list[tuple[Trips, bool]]:
-        """Returns the trips that make progress, and whether each uses a stove."""
-        trips = self._trips.get(situation)
+    def _tally(self, table: _Table, situation: int) -> Tally:
+        hand, slots, _ = self._situations.things[situation]
+        tally = table.tallies[situation] = self._outlook.tally(hand, slots, table.orders)
+        return tally
+
+    def moves(self, situation: int, served: int) -> list[tuple[Trips, bool]]:
+        """Returns the trips that make progress, and whether each uses neither a stove nor a hatch."""
+        table = self._tables[served]
+        trips = table.trips.get(situation)
         if trips is None:
-            outlook, layout = self._outlook, self._outlook.layout
-            if situation.moves is None:
-                orders = self._all & ~situation.served
-                if situation.tally is None:
-                    situation.tally = outlook.tally(situation.hand, situation.slots, orders)
-                situation.moves = outlook.moves(situation.hand, situation.slots, orders, situation.tally)
-            trips = self._trips[situation] = [(layout.trips(parts), stove) for parts, stove in situation.moves]
+            outlook = self._outlook
+            moves = table.moves.get(situation)
+            if moves is None:
+                tally = table.tallies.get(situation) or self._tally(table, situation)
+                hand, slots, _ = self._situations.things[situation]
+                moves = table.moves[situation] = outlook.moves(hand, slots, table.orders, tally)
+            known = outlook.layout.trips
+            trips = table.trips[situation] = [(known[parts], plain) for parts, plain in moves]
         return trips

@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from envsuite.envs.overcooked.service.agenda import Play, Spot
+from envsuite.envs.overcooked.service.situations import Play, Spot
 from envsuite.envs.overcooked.service.cooks import greedy_use
 from envsuite.envs.overcooked.service.engine import NEVER, Service, State
 from envsuite.envs.overcooked.service.outlook import Ahead, Outlook
@@ -79,33 +79,38 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
     play, orders = Play(service), service.all
     ahead = Ahead(outlook, play)
     estimate, moves, misses, perform = ahead.estimate, ahead.moves, play.misses, play.perform
-    start_spot, ages = play.settled(play.spot(start))
-    heap: list[tuple[float, int, Spot, Any, Any]] = [(0.0, 0, start_spot, (*start_spot[:2], ages), None)]
-    seen = {heap[0][3]: start_spot[3]}
+    chains, chain, burning = play.situations.chains, play.situations.chain, play.situations.burning
+    first, young = play.settled(play.spot(start))
+    heap: list[tuple[float, int, Spot, Any, Any]] = [(0.0, 0, first, (*first[:3], young), None)]
+    seen = {heap[0][3]: first[4]}
     limit += 1
     best: Any = None
     count = 0
     while heap and effort:
         _, _, spot, key, path = heapq.heappop(heap)
-        cell, situation, since, time = spot
+        cell, situation, served, since, time = spot
         if seen[key] < time:
             continue
         effort -= 1
-        for trips, on_stove in moves(situation):
+        for trips, plain in moves(situation, served):
             numbers, steps, end = trips[cell]
-            if on_stove:
+            if plain:
+                then, cuts = chains.get((situation, numbers)) or chain(situation, numbers)
+                after = end, then, served, since, time + steps + cuts
+            else:
                 after = spot
                 for number in numbers:
                     after = perform(after, number)
-            else:
-                then, cuts = situation.chains.get(numbers) or play.agenda.chain(situation, numbers)
-                after = end, then, since, time + steps + cuts
-            after, ages = play.settled(after)
-            key = after[0], after[1], ages
-            later = after[3]
-            if later >= min(limit, seen.get(key, NEVER)) or misses(spot, after):
+            ages: tuple[int, ...] = ()
+            if burning[after[1]]:
+                after, ages = play.settled(after)
+            later = after[4]
+            if later >= limit or misses(served, after[2], later):
                 continue
-            if after[1].served == orders:
+            key = after[0], after[1], after[2], ages
+            if later >= seen.get(key, NEVER):
+                continue
+            if after[2] == orders:
                 limit, best = later, (numbers, path)
                 continue
             remaining = estimate(after, ages)

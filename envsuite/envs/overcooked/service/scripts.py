@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, permutations, product
 
-from envsuite.envs.overcooked.service.agenda import Play, Spot
+from envsuite.envs.overcooked.service.situations import Play, Spot
 from envsuite.envs.overcooked.service.engine import CHOPPED, Service
 from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout
 from envsuite.envs.overcooked.service.outlook import items_of
@@ -124,8 +124,11 @@ def won_by_script(service: Service) -> bool:
     """
     budget = [MOST_VISITS]
     play = Play(service)
-    start = Point(play, play.spot(service.start()), {})
-    return any(_wins(service.layout, start, plan, 0, {}, budget) for plan in distinct_plans(service))
+    known: dict[tuple[Play, Spot], Point] = {}
+    start = Point(play, play.spot(service.start()), known)
+    won = any(_wins(service.layout, start, plan, 0, {}, budget) for plan in distinct_plans(service))
+    known.clear()  # the points refer to it
+    return won
 
 
 def distinct_plans(service: Service) -> Iterator[tuple[Use, ...]]:
@@ -176,9 +179,9 @@ class Point(dict[int, "Point | bool"]):
             before, play = play.until_change(before, station), play.changed
             after = play.perform(before, station)
         point: Point | bool | None
-        if play.misses(before, after):
+        if play.misses(before[2], after[2], after[4]):
             point = False
-        elif after[1].served == play.service.all:
+        elif after[2] == play.service.all:
             point = True
         else:
             point = self._known.get((play, after))
