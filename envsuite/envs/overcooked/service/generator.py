@@ -17,7 +17,7 @@ from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Ord
 from envsuite.envs.overcooked.service.layout import Layout, structure
 from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import search
-from envsuite.envs.overcooked.service.scripts import scripts, won_by_script
+from envsuite.envs.overcooked.service.scripts import first_script, scripts, won_by_script
 from envsuite.errors import UsageError
 
 EFFORT = 150  # states that the planner expands before a kitchen is given up
@@ -131,7 +131,7 @@ def kept(rng: np.random.Generator, layout: Layout, dishes: list[int], settings: 
     so the plan is limited to a time that leaves this slack before the fastest greedy cook is done.
     """
     service = Service(layout, [Order(dish) for dish in dishes], settings.rules)
-    fastest = max(serving_times(service, next(scripts(service))))
+    fastest = max(serving_times(service, first_script(service)))
     for orders in permutations(range(len(dishes))):
         fastest = min(fastest, max(play_greedy(service, orders, fastest)))
     outlook = Outlook(service)

@@ -85,12 +85,16 @@ class Trips(dict[int, tuple[tuple[int, ...], int, int]]):
         return trip
 
     def _choose(self, choice: Choice, cell: int, index: int) -> int:
-        walks = self._walks
+        walks = [self._walks[number][cell] for number in choice.stations]
+        lengths = [steps for steps, _ in walks]
         if choice.rank == ON_THE_WAY:
             following = self._parts[index + 1]
             assert isinstance(following, int)
-            return min(choice.stations, key=lambda i: walks[i][cell][0] + walks[following][walks[i][cell][1]][0])
-        return sorted(choice.stations, key=lambda i: walks[i][cell][0])[choice.rank]
+            onward = self._walks[following]
+            lengths = [steps + onward[end][0] for steps, end in walks]
+        if choice.rank <= 0:
+            return choice.stations[lengths.index(min(lengths))]
+        return choice.stations[sorted(range(len(lengths)), key=lengths.__getitem__)[choice.rank]]
 
 
 class AllTrips(dict[tuple[Part, ...], Trips]):
@@ -114,22 +118,24 @@ class Layout:
         plain = ["".join("." if glyph == "." else "#" for glyph in row) for row in rows]
         self.kitchen = Kitchen("service", plain, [start])
         self.start = self.kitchen.starts[0]
-        symbols = "".join(rows)
-        letters = {letter: food for food, letter in all_foods().items()}
-        self.foods = tuple(food for letter, food in letters.items() if letter in symbols)
+        cells: dict[str, list[int]] = {}
+        for cell, glyph in enumerate("".join(rows)):
+            if glyph not in "#.":
+                cells.setdefault(glyph, []).append(cell)
+        letters = {letter: food for food, letter in all_foods().items() if letter in cells}
+        self.foods = tuple(letters.values())
         self.stations: list[Station] = []
-        for letter, food in letters.items():
-            cells = [cell for cell, symbol in enumerate(symbols) if symbol == letter]
-            for number, cell in enumerate(cells, 1):
-                name = f"the {food} crate" if len(cells) == 1 else f"{food} crate {number}"
-                self.stations.append(Station(CRATE, cell, name, self.foods.index(food)))
+        for food, (letter, name) in enumerate(letters.items()):
+            for number, cell in enumerate(cells[letter], 1):
+                called = f"the {name} crate" if len(cells[letter]) == 1 else f"{name} crate {number}"
+                self.stations.append(Station(CRATE, cell, called, food))
         slots = 0
         for glyph, kind in GLYPHS.items():
-            cells = [cell for cell, symbol in enumerate(symbols) if symbol == glyph]
-            for number, cell in enumerate(cells, 1):
+            alike = cells.get(glyph, ())
+            for number, cell in enumerate(alike, 1):
                 holds = kind in HOLDERS
-                name = f"the {NAMES[kind]}" if len(cells) == 1 else f"{NAMES[kind]} {number}"
-                self.stations.append(Station(kind, cell, name, slot=slots if holds else -1))
+                called = f"the {NAMES[kind]}" if len(alike) == 1 else f"{NAMES[kind]} {number}"
+                self.stations.append(Station(kind, cell, called, slot=slots if holds else -1))
                 slots += holds
         self.slots = slots
         self.station_at = {station.cell: number for number, station in enumerate(self.stations)}

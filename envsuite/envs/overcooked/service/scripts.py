@@ -37,6 +37,12 @@ def scripts(service: Service, distinct: bool = True) -> Iterator[list[int]]:
             yield [numbers[kind][which] for kind, which in uses]
 
 
+def first_script(service: Service) -> list[int]:
+    """Returns the first one of `scripts`."""
+    layout = service.layout
+    return [layout.options(*use)[0] for use in next(_plans(service, False))]
+
+
 def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
     """Yields the scripts without their choice among equal stations."""
     layout = service.layout
@@ -122,11 +128,10 @@ def won_by_script(service: Service) -> bool:
     hatch throughout. If the orders change, scripts for the first orders and scripts that foresee the change are tried.
     The search gives up after MOST_VISITS uses of stations.
     """
-    budget = [MOST_VISITS]
-    play = Play(service)
+    play, choices = Play(service), _Choices(service.layout)
     known: dict[tuple[Play, Spot], Point] = {}
     start = Point(play, play.spot(service.start()), known)
-    won = any(_wins(service.layout, start, plan, 0, {}, budget) for plan in distinct_plans(service))
+    won = any(choices.wins(start, choices.coded(plan)) for plan in distinct_plans(service))
     known.clear()  # the points refer to it
     return won
 
@@ -191,26 +196,54 @@ class Point(dict[int, "Point | bool"]):
         return point
 
 
-def _wins(
-    layout: Layout, point: Point, plan: tuple[Use, ...], done: int, chosen: dict[Use, int], budget: list[int]
-) -> bool:
-    """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
-    for number in range(done, len(plan)):
-        use = plan[number]
-        station = chosen.get(use, -1)
-        if station < 0:
-            options = layout.options(*use)
-            if len(options) > 1:
-                return any(_wins(layout, point, plan, number, {**chosen, use: i}, budget) for i in options)
-            chosen[use] = station = options[0]
-        after = point[station]
-        budget[0] -= 1
-        if budget[0] <= 0:
-            return False
-        if isinstance(after, bool):
-            return after
-        point = after
-    return False
+class _Choices:
+    """The stations that a script may use for each of its uses, and those chosen so far."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._codes: dict[Use, int] = {}
+        self.options: dict[int, list[int]] = {}
+        """per use with a choice, by its negative code: the stations"""
+        self.chosen: dict[int, int] = {}
+        self.budget = MOST_VISITS
+
+    def coded(self, plan: Iterable[Use]) -> list[int]:
+        """Returns the station of each use, or the negative code of a use with a choice."""
+        codes = self._codes
+        return [codes[use] if use in codes else self._new_code(use) for use in plan]
+
+    def _new_code(self, use: Use) -> int:
+        options = self._layout.options(*use)
+        code = self._codes[use] = options[0] if len(options) == 1 else -1 - len(self.options)
+        if code < 0:
+            self.options[code] = options
+        return code
+
+    def wins(self, point: Point, plan: Sequence[int], done: int = 0) -> bool:
+        """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
+        chosen = self.chosen
+        for number in range(done, len(plan)):
+            station = plan[number]
+            if station < 0:
+                code, station = station, chosen.get(station, -1)
+                if station < 0:
+                    return self._wins_with_any(code, point, plan, number)
+            after = point[station]
+            self.budget -= 1
+            if self.budget <= 0:
+                return False
+            if isinstance(after, bool):
+                return after
+            point = after
+        return False
+
+    def _wins_with_any(self, code: int, point: Point, plan: Sequence[int], number: int) -> bool:
+        for station in self.options[code]:
+            self.chosen[code] = station
+            if self.wins(point, plan, number):
+                return True
+        del self.chosen[code]
+        return False
 
 
 def _kind(item: int) -> int:
