@@ -108,7 +108,7 @@ def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterat
         if play.is_interrupted(spot, after):
             end = play.until_change(spot, number)
             yield play, spot, end
-            play, spot = play.changed, end
+            play, spot = play.at(end), end
             if not resume:
                 continue
             after = play.perform(spot, number)
@@ -177,7 +177,7 @@ def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Pl
         if play.is_interrupted(spot, after):
             end = play.until_change(spot, number)
             yield number, play, spot, end
-            play, after = play.changed, end
+            after = end
         else:
             yield number, play, spot, after
         spot = after

@@ -75,15 +75,20 @@ class Service:
         self, layout: Layout, orders: Sequence[Order], rules: Rules, change: OrderChange | None = None
     ) -> None:
         self.layout, self.orders, self.rules, self.change = layout, tuple(orders), rules, change
-        self.changed = self
+        self._changed: Service | None = None  # not the service itself, so that it is freed at once
         if change is not None:
             later = [*orders[: change.order], change.replacement, *orders[change.order + 1 :]]
-            self.changed = Service(layout, later, rules)
+            self._changed = Service(layout, later, rules)
         self.all = (1 << len(self.orders)) - 1
         """bit mask of all orders"""
         self.urgency = sorted((order.deadline, i) for i, order in enumerate(self.orders))
         """(deadline, number) of each order, the most urgent one first"""
         self._stoves = range(layout.boards, layout.boards + layout.stoves)
+
+    @property
+    def changed(self) -> Service:
+        """The service with the later orders; this one if the orders do not change."""
+        return self._changed or self
 
     def start(self) -> State:
         """Returns the initial state."""

@@ -65,7 +65,7 @@ class Outlook:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._changed = self if service.changed is service else Outlook(service.changed)
+        self._changed = None if service.change is None else Outlook(service.changed)
         layout = self.layout = service.layout
         count = len(layout.stations)
         of_kind = layout.of_kind
@@ -100,7 +100,7 @@ class Outlook:
 
     def at(self, state: State) -> Outlook:
         """Returns the outlook for the orders as they stand in a state."""
-        return self._changed if self.service.changes_by(state) else self
+        return self._changed if self._changed is not None and self.service.changes_by(state) else self
 
     def needs(self, orders: int) -> tuple[list[int], frozenset[int], int]:
         """Returns how often the orders need each item, the sets that are part of an order, and the steps to serve."""

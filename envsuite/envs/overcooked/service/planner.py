@@ -80,6 +80,7 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
     ahead = Ahead(outlook, play)
     estimate, moves, misses, perform = ahead.estimate, ahead.moves, play.misses, play.perform
     chains, chain, burning = play.situations.chains, play.situations.chain, play.situations.burning
+    timed = service.urgency[0][0] < NEVER
     first, young = play.settled(play.spot(start))
     heap: list[tuple[float, int, Spot, Any, Any]] = [(0.0, 0, first, (*first[:3], young), None)]
     seen = {heap[0][3]: first[4]}
@@ -105,7 +106,7 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
             if burning[after[1]]:
                 after, ages = play.settled(after)
             later = after[4]
-            if later >= limit or misses(served, after[2], later):
+            if later >= limit or (timed and misses(served, after[2], later)):
                 continue
             key = after[0], after[1], after[2], ages
             if later >= seen.get(key, NEVER):

@@ -181,7 +181,8 @@ class Point(dict[int, "Point | bool"]):
         play, before = self._play, self._spot
         after = play.perform(before, station)
         if play.is_interrupted(before, after):
-            before, play = play.until_change(before, station), play.changed
+            before = play.until_change(before, station)
+            play = play.at(before)
             after = play.perform(before, station)
         point: Point | bool | None
         if play.misses(before[2], after[2], after[4]):

@@ -141,7 +141,7 @@ class Play:
         self.walks, self._kinds, self._stations = layout.walks, layout.kinds, layout.stations
         self._boards, self._stoves = layout.boards, layout.stoves
         self._cooking, self._spoilt = rules.cooking, rules.cooking + rules.burning
-        self.changed = self if service.changed is service else Play(service.changed, self.situations)
+        self._changed = None if service.change is None else Play(service.changed, self.situations)
 
     def spot(self, state: State) -> Spot:
         """Returns the spot of a state."""
@@ -216,7 +216,7 @@ class Play:
         change = self.service.change
         if change is None or spot[4] < change.time or spot[2] >> change.order & 1:
             return self
-        return self.changed
+        return self._changed or self
 
     def is_interrupted(self, before: Spot, after: Spot) -> bool:
         """Tests whether the orders change on the way from a spot to another one."""
