@@ -160,19 +160,26 @@ def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Pl
     play = Play(service)
     walks, greedy = play.walks, play.situations.greedy
     spot = play.spot(service.start())
+    open_before, dish = -1, 0
     for _ in range(MOST_USES):
         play = play.at(spot)
         cell, situation, served, since, time = spot
         if served == service.all:
             break
-        situation = play.aged(situation, since, time)
-        dish = play.service.orders[next(i for i in orders if not served >> i & 1)].dish
+        if play.situations.burning[situation]:
+            situation = play.aged(situation, since, time)
+            spot = cell, situation, served, since, time
+        if service.change is not None or served != open_before:
+            open_before = served
+            dish = play.service.orders[next(i for i in orders if not served >> i & 1)].dish
         options = greedy.get((situation, dish))
         if options is None:
             hand, slots, _ = play.situations.things[situation]
             options = greedy[situation, dish] = tuple(_greedy_options(service.layout, hand, slots, dish))
-        number = min(options, key=lambda option: walks[option][cell][0])
-        spot = cell, situation, served, since, time
+        number = options[0]
+        if len(options) > 1:
+            steps = [walks[option][cell][0] for option in options]
+            number = options[steps.index(min(steps))]
         after = play.perform(spot, number)
         if play.is_interrupted(spot, after):
             end = play.until_change(spot, number)

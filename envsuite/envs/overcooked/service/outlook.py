@@ -69,6 +69,7 @@ class Outlook:
         layout = self.layout = service.layout
         count = len(layout.stations)
         of_kind = layout.of_kind
+        self._before = [i for kind in (BOARD, STOVE, COUNTER, HATCH, RACK) for i in of_kind[kind]]
         self._visit = [self._fewest_steps(b) for b in range(count)]
         """per station, the fewest steps from using another station to using it"""
         self._serve, self._take_bowl = (min(self._visit[i] for i in of_kind[kind]) for kind in (HATCH, RACK))
@@ -88,15 +89,14 @@ class Outlook:
     def _fewest_steps(self, number: int) -> int:
         """Returns the fewest steps from using another station to using a station."""
         layout = self.layout
-        steps, never = layout.ways[number].steps, NEVER_BEFORE.get(layout.stations[number].kind, ())
-        return min(
-            steps[cell]
-            for kind in (BOARD, STOVE, COUNTER, HATCH, RACK)
-            if kind not in never
-            for other in layout.of_kind[kind]
-            if other != number
+        steps, kind = layout.ways[number].steps, layout.kinds[number]
+        cells = [
+            cell
+            for other in self._before
+            if other != number and layout.kinds[other] not in NEVER_BEFORE.get(kind, ())
             for cell in layout.sides[other]
-        )
+        ]
+        return min([steps[cell] for cell in cells])
 
     def at(self, state: State) -> Outlook:
         """Returns the outlook for the orders as they stand in a state."""

@@ -12,6 +12,7 @@ from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH
 from envsuite.envs.overcooked.service.outlook import items_of
 
 MOST_SCRIPTS = 1000
+WON, LOST = -1, -2
 MOST_VISITS = 20_000  # uses of stations that a search for a winning script performs
 AHEAD = ((), (BOARD,), (STOVE,), (BOARD, STOVE))
 """Kinds of station on which an interleaved script begins foods of the next order."""
@@ -40,7 +41,14 @@ def scripts(service: Service, distinct: bool = True) -> Iterator[list[int]]:
 def first_script(service: Service) -> list[int]:
     """Returns the first one of `scripts`."""
     layout = service.layout
-    return [layout.options(*use)[0] for use in next(_plans(service, False))]
+    plan = _first_plan(tuple([order.dish for order in service.orders]), layout.boards, layout.stoves)
+    return [layout.options(*use)[0] for use in plan]
+
+
+@lru_cache(maxsize=1024)
+def _first_plan(dishes: tuple[int, ...], boards: int, stoves: int) -> list[Use]:
+    batches = (sorted(items_of(dish), key=lambda item: -(item & 3)) for dish in dishes)
+    return [use for items in batches for use in batch_script(items, boards, stoves)]
 
 
 def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
@@ -128,12 +136,8 @@ def won_by_script(service: Service) -> bool:
     hatch throughout. If the orders change, scripts for the first orders and scripts that foresee the change are tried.
     The search gives up after MOST_VISITS uses of stations.
     """
-    play, choices = Play(service), _Choices(service.layout)
-    known: dict[tuple[Play, Spot], Point] = {}
-    start = Point(play, play.spot(service.start()), known)
-    won = any(choices.wins(start, choices.coded(plan)) for plan in distinct_plans(service))
-    known.clear()  # the points refer to it
-    return won
+    runs = _Runs(service)
+    return any(runs.budget > 0 and runs.wins(0, runs.coded(plan)) for plan in distinct_plans(service))
 
 
 def distinct_plans(service: Service) -> Iterator[tuple[Use, ...]]:
@@ -164,49 +168,24 @@ def _arranged(dishes: Iterable[tuple[int, ...]], arrange: int) -> tuple[tuple[in
     return tuple(tuple(sorted(items, key=lambda item: -arrange * (item & 3))) for items in dishes)
 
 
-class Point(dict[int, "Point | bool"]):
-    """A spot that scripts reach, and what each next use of a station leads to.
+class _Runs:
+    """Runs of scripts in one service. Those that begin alike, or come to the same spot, share what follows.
 
-    The values are a point, True if the use wins, and False if it loses. Scripts that begin alike, and those that come
-    to the same spot, share their points.
+    A point is the number of a spot that scripts reach; point 0 is the start.
     """
 
-    __slots__ = ("_known", "_play", "_spot")
-
-    def __init__(self, play: Play, spot: Spot, known: dict[tuple[Play, Spot], Point]) -> None:
-        super().__init__()
-        self._play, self._spot, self._known = play, spot, known
-
-    def __missing__(self, station: int) -> Point | bool:
-        play, before = self._play, self._spot
-        after = play.perform(before, station)
-        if play.is_interrupted(before, after):
-            before = play.until_change(before, station)
-            play = play.at(before)
-            after = play.perform(before, station)
-        point: Point | bool | None
-        if play.misses(before[2], after[2], after[4]):
-            point = False
-        elif after[2] == play.service.all:
-            point = True
-        else:
-            point = self._known.get((play, after))
-            if point is None:
-                point = self._known[play, after] = Point(play, after, self._known)
-        self[station] = point
-        return point
-
-
-class _Choices:
-    """The stations that a script may use for each of its uses, and those chosen so far."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._codes: dict[Use, int] = {}
-        self.options: dict[int, list[int]] = {}
-        """per use with a choice, by its negative code: the stations"""
-        self.chosen: dict[int, int] = {}
+    def __init__(self, service: Service) -> None:
         self.budget = MOST_VISITS
+        self._layout, self._width = service.layout, len(service.layout.stations)
+        self._codes: dict[Use, int] = {}
+        self._options: dict[int, list[int]] = {}
+        """per use with a choice, by its negative code: the stations"""
+        self._chosen: dict[int, int] = {}
+        play = Play(service)
+        self._points = [(play, play.spot(service.start()))]
+        self._known: dict[tuple[bool, Spot], int] = {}
+        self._next: dict[int, int] = {}
+        """per point and next station (point * stations + station): the point after its use, WON or LOST"""
 
     def coded(self, plan: Iterable[Use]) -> list[int]:
         """Returns the station of each use, or the negative code of a use with a choice."""
@@ -215,36 +194,57 @@ class _Choices:
 
     def _new_code(self, use: Use) -> int:
         options = self._layout.options(*use)
-        code = self._codes[use] = options[0] if len(options) == 1 else -1 - len(self.options)
+        code = self._codes[use] = options[0] if len(options) == 1 else -1 - len(self._options)
         if code < 0:
-            self.options[code] = options
+            self._options[code] = options
         return code
 
-    def wins(self, point: Point, plan: Sequence[int], done: int = 0) -> bool:
+    def wins(self, point: int, plan: Sequence[int], done: int = 0) -> bool:
         """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
-        chosen = self.chosen
+        chosen, width, following = self._chosen, self._width, self._next
         for number in range(done, len(plan)):
             station = plan[number]
             if station < 0:
                 code, station = station, chosen.get(station, -1)
                 if station < 0:
                     return self._wins_with_any(code, point, plan, number)
-            after = point[station]
+            after = following.get(point * width + station)
+            if after is None:
+                after = self._use(point, station)
             self.budget -= 1
             if self.budget <= 0:
                 return False
-            if isinstance(after, bool):
-                return after
+            if after < 0:
+                return after == WON
             point = after
         return False
 
-    def _wins_with_any(self, code: int, point: Point, plan: Sequence[int], number: int) -> bool:
-        for station in self.options[code]:
-            self.chosen[code] = station
+    def _wins_with_any(self, code: int, point: int, plan: Sequence[int], number: int) -> bool:
+        for station in self._options[code]:
+            self._chosen[code] = station
             if self.wins(point, plan, number):
                 return True
-        del self.chosen[code]
+        del self._chosen[code]
         return False
+
+    def _use(self, point: int, station: int) -> int:
+        """Returns the point after the use of a station, WON or LOST."""
+        play, before = self._points[point]
+        after = play.perform(before, station)
+        if play.is_interrupted(before, after):
+            before = play.until_change(before, station)
+            play = play.at(before)
+            after = play.perform(before, station)
+        if play.misses(before[2], after[2], after[4]):
+            number = LOST
+        elif after[2] == play.service.all:
+            number = WON
+        else:
+            number = self._known.setdefault((play.service.change is None, after), len(self._points))
+            if number == len(self._points):
+                self._points.append((play, after))
+        self._next[point * self._width + station] = number
+        return number
 
 
 def _kind(item: int) -> int:
