@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from envsuite.envs.overcooked.kitchen import Kitchen, Way, all_foods
@@ -42,6 +43,12 @@ class Choice(NamedTuple):
     stations: tuple[int, ...]
     rank: int = 0
     from_start: bool = False  # the distance is that from the beginning of the trip
+
+
+@lru_cache(maxsize=1024)
+def choice(stations: tuple[int, ...], rank: int = 0, from_start: bool = False) -> Choice:
+    """Returns the same object for the same choice, which saves memory."""
+    return Choice(stations, rank, from_start)
 
 
 Part = int | Choice

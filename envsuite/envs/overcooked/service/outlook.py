@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 from envsuite.envs.overcooked.service.situations import Play, Situations, Spot
 from envsuite.envs.overcooked.service.engine import (
@@ -28,9 +27,9 @@ from envsuite.envs.overcooked.service.layout import (
     ON_THE_WAY,
     RACK,
     STOVE,
-    Choice,
     Part,
     Trips,
+    choice,
 )
 
 NEVER_BEFORE = {CRATE: (RACK,), HATCH: (RACK, HATCH), RACK: (RACK,)}
@@ -44,20 +43,23 @@ def items_of(dish: int) -> tuple[int, ...]:
     return tuple(item for item in range(dish.bit_length()) if dish >> item & 1)
 
 
-Moves = list[tuple[tuple[Part, ...], bool]]
+Moves = tuple[tuple[tuple[Part, ...], bool], ...]
 """Sequences of stations, and whether neither a stove nor a hatch is among them."""
 
 
-class Tally(NamedTuple):
-    """Remaining work for some orders, given the things in the kitchen. It does not depend on the kitchen's map."""
+Tally = tuple[
+    tuple[int, ...], int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]
+]
+"""Remaining work for some orders, given the things in the kitchen. It does not depend on the kitchen's map.
 
-    left: tuple[int, ...]  # per item: how many are still to be started
-    bowls: int  # missing bowls
-    fixed: int  # estimated steps that do not depend on the map
-    visits: tuple[int, ...]  # stations to be visited once more
-    raw: tuple[int, ...]  # items to be prepared from the cook's hand or from a counter
-    boards: tuple[int, ...]  # slots of raw foods that are needed: work done on them saves steps
-    stoves: tuple[int, ...]  # slots of raw foods on stoves, which must be waited for
+- items still to be started, each as often as it is missing
+- missing bowls
+- estimated steps that do not depend on the map
+- stations to be visited once more
+- items to be prepared from the cook's hand or from a counter
+- slots of raw foods on boards that are needed: work done on them saves steps
+- slots of raw foods on stoves, which must be waited for
+"""
 
 
 class Outlook:
@@ -129,21 +131,22 @@ class Outlook:
             return 0
         tally = self.tally(hand, slots, orders)
         begun, later = self.steps_of(tally, orders)
-        begun += self.at_boards(tally.boards, cell, work)
-        return later + max([begun, *(self.service.rules.cooking - work[slot] for slot in tally.stoves)])
+        *_, boards, stoves = tally
+        begun += self.at_boards(boards, cell, work)
+        return later + max([begun, *(self.service.rules.cooking - work[slot] for slot in stoves)])
 
     def steps_of(self, tally: Tally, orders: int) -> tuple[int, int]:
         """Returns the estimated steps for what is begun and for what is not, but for work done on boards and stoves."""
         visit, costs = self._visit, self._cost
-        begun = tally.fixed + self.needs(orders)[2]
-        for station in tally.visits:
+        left, bowls, fixed, visits, raw, _, _ = tally
+        begun = fixed + self.needs(orders)[2]
+        for station in visits:
             begun += visit[station]
-        for item in tally.raw:
+        for item in raw:
             begun += costs[item][1]
-        later = max(0, tally.bowls) * self._take_bowl
-        for item, count in enumerate(tally.left):
-            if count > 0:
-                later += count * costs[item][0]
+        later = bowls * self._take_bowl if bowls > 0 else 0
+        for item in left:
+            later += costs[item][0]
         return begun, later
 
     def at_boards(self, boards: Iterable[int], cell: int, work: tuple[int, ...]) -> int:
@@ -222,19 +225,21 @@ class Outlook:
                     fixed += 1
                 else:
                     raw.append(item)
-        return Tally(tuple(left), bowls, fixed, tuple(visits), tuple(raw), tuple(on_boards), tuple(on_stoves))
+        missing = tuple([item for item, count in enumerate(left) for _ in range(count)])
+        return missing, bowls, fixed, tuple(visits), tuple(raw), tuple(on_boards), tuple(on_stoves)
 
     def moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> Moves:
         """Returns sequences of stations whose use makes progress with `orders`."""
         of_kind = self.layout.of_kind
         special = {*of_kind[STOVE], *of_kind[HATCH]}
-        return [(parts, special.isdisjoint(parts)) for parts in self._moves(hand, slots, orders, tally)]
+        return tuple([(parts, special.isdisjoint(parts)) for parts in self._moves(hand, slots, orders, tally)])
 
     def _moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> list[tuple[Part, ...]]:
         layout, (counts, parts, _) = self.layout, self.needs(orders)
         boards, cooking, holders = layout.boards, layout.boards + layout.stoves, layout.holders
+        left, bowls = tally[:2]
         if hand == NOTHING:
-            return self._with_empty_hands(slots, tally.left, tally.bowls, parts)
+            return self._with_empty_hands(slots, left, bowls, parts)
         chosen: list[tuple[Part, ...]] = []
         to_bin: tuple[Part, ...] = (self._nearest(layout.of_kind[BIN]),)
         free = self._free_counters(slots)
@@ -260,28 +265,26 @@ class Outlook:
             return chosen or [*free[:1], to_bin]
         if is_ready(hand):
             chosen += [(bowl,) for bowl in self._bowls_for(hand, slots, parts)]
-            if tally.bowls > 0 and max(slots) < BOWL:
+            if bowls > 0 and max(slots) < BOWL:
                 chosen += [(rack,) for rack in layout.of_kind[RACK]]
             return [*chosen, *free[:1]] or [to_bin]
         return [to_bin]  # burnt
 
     def _with_empty_hands(
-        self, slots: tuple[int, ...], left: Iterable[int], bowls: int, parts: frozenset[int]
+        self, slots: tuple[int, ...], left: tuple[int, ...], bowls: int, parts: frozenset[int]
     ) -> list[tuple[Part, ...]]:
         """Returns the moves of a cook with empty hands."""
         layout = self.layout
         boards, cooking, holders = layout.boards, layout.boards + layout.stoves, layout.holders
         chosen: list[tuple[Part, ...]] = []
-        for item, count in enumerate(left):
-            if count > 0:
-                places = range(boards) if item & 3 == CHOPPED else range(boards, cooking)
-                for slot in places:
-                    if slots[slot] == NOTHING:
-                        place = holders[slot]
-                        crate = self._nearest(self._crates[item >> 2], ON_THE_WAY)
-                        chosen.append((crate, place, place) if slot < boards else (crate, place))
+        for item in dict.fromkeys(left):
+            for slot in range(boards) if item & 3 == CHOPPED else range(boards, cooking):
+                if slots[slot] == NOTHING:
+                    place = holders[slot]
+                    crate = self._nearest(self._crates[item >> 2], ON_THE_WAY)
+                    chosen.append((crate, place, place) if slot < boards else (crate, place))
         free = self._free_counters(slots)
-        short = len(chosen) == 0 and any(count > 0 for count in left)
+        short = len(chosen) == 0 and len(left) > 0
         bowls = 0 if max(slots) >= BOWL else bowls
         for slot, thing in enumerate(slots):
             if thing == NOTHING:
@@ -318,7 +321,7 @@ class Outlook:
         ]
 
     def _nearest(self, stations: list[int], rank: int = 0) -> Part:
-        return Choice(tuple(stations), rank) if len(stations) > 1 else stations[0]
+        return choice(tuple(stations), rank) if len(stations) > 1 else stations[0]
 
     def _free_counters(self, slots: tuple[int, ...]) -> list[tuple[Part]]:
         """Returns the nearest free counters, at most two."""
@@ -326,7 +329,7 @@ class Outlook:
         free = tuple(i for i in layout.of_kind[COUNTER] if slots[layout.stations[i].slot] == NOTHING)
         if len(free) < 2:
             return [(number,) for number in free]
-        return [(Choice(free, rank, True),) for rank in range(2)]
+        return [(choice(free, rank, True),) for rank in range(2)]
 
 
 class _Table:
@@ -363,11 +366,12 @@ class Ahead:
 
     def _steps_of(self, table: _Table, situation: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
         tally = table.tallies.get(situation) or self._tally(table, situation)
+        *_, boards, stoves = tally
         waits: tuple[int, ...] = ()
-        if tally.stoves:
+        if stoves:
             slots = [slot for slot, _ in self._situations.burning[situation]]
-            waits = tuple([slots.index(slot) for slot in tally.stoves])
-        steps = table.steps[situation] = *self._outlook.steps_of(tally, table.orders), tally.boards, waits
+            waits = tuple([slots.index(slot) for slot in stoves])
+        steps = table.steps[situation] = *self._outlook.steps_of(tally, table.orders), boards, waits
         return steps
 
     def _tally(self, table: _Table, situation: int) -> Tally:
