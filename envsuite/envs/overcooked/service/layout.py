@@ -67,41 +67,52 @@ class Walks(dict[int, tuple[int, int]]):
     def __missing__(self, cell: int) -> tuple[int, int]:
         steps = self._way.steps[cell]
         end = cell if steps == 1 else self[cell + self._delta[self._way.direction(cell)]][1]
-        self[cell] = steps, end
-        return steps, end
+        walk = self[cell] = steps, end
+        return walk
 
 
 class Trips(dict[int, tuple[tuple[int, ...], int, int]]):
     """Trips over several stations: the stations, the steps and the cell where a trip ends, by the cell it begins at."""
 
-    __slots__ = ("_parts", "_walks")
+    __slots__ = ("_parts", "_stations", "_walks")
 
     def __init__(self, parts: tuple[Part, ...], walks: list[Walks]) -> None:
         super().__init__()
         self._parts, self._walks = parts, walks
+        self._stations = tuple([part for part in parts if isinstance(part, int)])
 
     def __missing__(self, cell: int) -> tuple[tuple[int, ...], int, int]:
-        numbers: list[int] = []
-        here, total = cell, 0
-        for i, part in enumerate(self._parts):
-            number = part if isinstance(part, int) else self._choose(part, cell if part.from_start else here, i)
-            steps, here = self._walks[number][here]
+        stations = self._stations
+        if len(stations) < len(self._parts):
+            stations = self._chosen(cell)
+        total, end = 0, cell
+        for number in stations:
+            steps, end = self._walks[number][end]
             total += steps
-            numbers.append(number)
-        trip = self[cell] = tuple(numbers), total, here
+        trip = self[cell] = stations, total, end
         return trip
 
+    def _chosen(self, cell: int) -> tuple[int, ...]:
+        """Returns the stations of the trip from a cell."""
+        numbers: list[int] = []
+        here = cell
+        for i, part in enumerate(self._parts):
+            number = part if isinstance(part, int) else self._choose(part, cell if part.from_start else here, i)
+            here = self._walks[number][here][1]
+            numbers.append(number)
+        return tuple(numbers)
+
     def _choose(self, choice: Choice, cell: int, index: int) -> int:
-        walks = [self._walks[number][cell] for number in choice.stations]
-        lengths = [steps for steps, _ in walks]
-        if choice.rank == ON_THE_WAY:
-            following = self._parts[index + 1]
-            assert isinstance(following, int)
-            onward = self._walks[following]
+        stations, rank, _ = choice
+        walks = [self._walks[number][cell] for number in stations]
+        if rank == ON_THE_WAY:
+            onward = self._walks[self._stations[index]]  # the choice is the only one, and is not the last part
             lengths = [steps + onward[end][0] for steps, end in walks]
-        if choice.rank <= 0:
-            return choice.stations[lengths.index(min(lengths))]
-        return choice.stations[sorted(range(len(lengths)), key=lengths.__getitem__)[choice.rank]]
+        else:
+            lengths = [steps for steps, _ in walks]
+        if rank <= 0:
+            return stations[lengths.index(min(lengths))]
+        return stations[sorted(range(len(lengths)), key=lengths.__getitem__)[rank]]
 
 
 class AllTrips(dict[tuple[Part, ...], Trips]):

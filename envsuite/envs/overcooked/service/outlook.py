@@ -369,7 +369,7 @@ class Ahead:
         *_, boards, stoves = tally
         waits: tuple[int, ...] = ()
         if stoves:
-            slots = [slot for slot, _ in self._situations.burning[situation]]
+            slots = [slot for slot, _, _ in self._situations.burning[situation]]
             waits = tuple([slots.index(slot) for slot in stoves])
         steps = table.steps[situation] = *self._outlook.steps_of(tally, table.orders), boards, waits
         return steps

@@ -78,7 +78,8 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
     """
     play, orders = Play(service), service.all
     ahead = Ahead(outlook, play)
-    estimate, moves, misses, perform = ahead.estimate, ahead.moves, play.misses, play.perform
+    estimate, moves = ahead.estimate, ahead.moves
+    misses, perform, settled = play.misses, play.perform, play.settled
     chains, chain, burning = play.situations.chains, play.situations.chain, play.situations.burning
     timed = service.urgency[0][0] < NEVER
     first, young = play.settled(play.spot(start))
@@ -102,12 +103,12 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
                 after = spot
                 for number in numbers:
                     after = perform(after, number)
-            ages: tuple[int, ...] = ()
-            if burning[after[1]]:
-                after, ages = play.settled(after)
             later = after[4]
             if later >= limit or (timed and misses(served, after[2], later)):
                 continue
+            ages: tuple[int, ...] = ()
+            if burning[after[1]]:
+                after, ages = settled(after)
             key = after[0], after[1], after[2], ages
             if later >= seen.get(key, NEVER):
                 continue

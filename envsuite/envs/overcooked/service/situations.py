@@ -36,8 +36,8 @@ class Situations:
         self._count = count()
         self._numbers: dict[Things, int] = {}
         self.things: dict[int, Things] = {}
-        self.burning: dict[int, tuple[tuple[int, int], ...]] = {}
-        """slot and number of each stove whose food changes with time"""
+        self.burning: dict[int, tuple[tuple[int, int, int], ...]] = {}
+        """slot and number of each stove whose food changes with time, and the form of this food"""
         self.uses: list[dict[int, tuple[int, int]]] = [{} for _ in self._stations]
         """per station and situation: the situation after its whole use, and the steps of further cuts"""
         self.chains: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
@@ -59,7 +59,11 @@ class Situations:
         number, slots = next(self._count), things[1]
         self.things[number] = things
         self.burning[number] = tuple(
-            [(slot, i) for i, slot in enumerate(self._stoves) if slots[slot] >= 0 and slots[slot] & 3 != BURNT]
+            [
+                (slot, i, slots[slot] & 3)
+                for i, slot in enumerate(self._stoves)
+                if slots[slot] >= 0 and slots[slot] & 3 != BURNT
+            ]
         )
         return self._numbers.setdefault(things, number)
 
@@ -157,18 +161,17 @@ class Play:
         situation = self.aged(situation, since, time)
         hand, slots, cuts = self.situations.things[situation]
         work = [*cuts]
-        for slot, i in self.situations.burning[situation]:
+        for slot, i, _ in self.situations.burning[situation]:
             work[slot] = time - since[i]
         return State(cell, hand, slots, tuple(work), served, time)
 
     def aged(self, situation: int, since: tuple[int, ...], time: int) -> int:
         """Returns a situation with the forms that the food on stoves has at some time."""
-        situations = self.situations
-        for slot, i in situations.burning[situation]:
+        for slot, i, before in self.situations.burning[situation]:
             age = time - since[i]
             form = RAW if age < self._cooking else GRILLED if age < self._spoilt else BURNT
-            if situations.things[situation][1][slot] & 3 != form:
-                situation = situations.in_form(situation, slot, form)
+            if form != before:
+                situation = self.situations.in_form(situation, slot, form)
         return situation
 
     def settled(self, spot: Spot) -> tuple[Spot, tuple[int, ...]]:
@@ -178,7 +181,7 @@ class Play:
         if not burning[situation]:
             return spot, ()
         situation = self.aged(situation, since, time)
-        return (cell, situation, served, since, time), tuple([time - since[i] for _, i in burning[situation]])
+        return (cell, situation, served, since, time), tuple([time - since[i] for _, i, _ in burning[situation]])
 
     def perform(self, spot: Spot, number: int) -> Spot:
         """Returns the spot after a whole use of a station; the forms of food on stoves may be out of date."""
@@ -186,12 +189,12 @@ class Play:
         steps, cell = self.walks[number][cell]
         time += steps
         situations, kind = self.situations, self._kinds[number]
-        if kind == HATCH:
-            order = self.service.order_of(situations.things[situation][0] - BOWL, served)
-            if order < 0:
-                return cell, situation, served, since, time
-            served |= 1 << order
         if kind != STOVE:
+            if kind == HATCH:
+                order = self.service.order_of(situations.things[situation][0] - BOWL, served)
+                if order < 0:
+                    return cell, situation, served, since, time
+                served |= 1 << order
             situation, cuts = situations.uses[number].get(situation) or situations.use(situation, number)
             return cell, situation, served, since, time + cuts
         slot = self._stations[number].slot
