@@ -92,7 +92,9 @@ def _greedy_options(layout: Layout, hand: int, slots: tuple[int, ...], dish: int
 def _clearing(layout: Layout, slots: tuple[int, ...]) -> list[int]:
     """Returns the boards and stoves that hold things, which block the order."""
     stations = layout.stations
-    return [i for i, thing in zip(layout.holders, slots, strict=True) if thing != NOTHING and stations[i].kind != COUNTER]
+    return [
+        i for i, thing in zip(layout.holders, slots, strict=True) if thing != NOTHING and stations[i].kind != COUNTER
+    ]
 
 
 def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterator[Use]:

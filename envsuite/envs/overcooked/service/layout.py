@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from envsuite.envs.overcooked.kitchen import Kitchen, Way, all_foods
@@ -163,7 +164,7 @@ class Layout:
         """station of each slot: boards, then stoves, then counters"""
         self.sides = [self.kitchen.around(station.cell) for station in self.stations]
         """floor cells beside each station"""
-        self.ways = [self.kitchen.way(station.cell) for station in self.stations]
+        self.ways = self.kitchen.find_ways([station.cell for station in self.stations])
         self.walks = [Walks(way, self.kitchen.delta) for way in self.ways]
         self.trips = AllTrips(self.walks)
         self.kinds = tuple(station.kind for station in self.stations)
@@ -191,11 +192,20 @@ class Layout:
         return min(steps[cell] for cell in self.sides[first]) - 1
 
 
+@lru_cache(maxsize=16)
+def _symmetries(size: int) -> list[itemgetter[str]]:
+    """Returns getters of the cells of a square map, row by row, after each turning and mirroring."""
+    grid = [list(range(row * size, (row + 1) * size)) for row in range(size)]
+    orders = []
+    for _ in range(4):
+        grid = [list(column) for column in zip(*grid[::-1], strict=True)]
+        orders += [sum(grid, []), sum((row[::-1] for row in grid), [])]
+    return [itemgetter(*order) for order in orders]
+
+
 def structure(rows: Sequence[str]) -> str:
     """Returns the canonical form of a square map up to the names of foods and the eight symmetries of the square."""
-    grid = ["".join("f" if glyph.islower() else glyph for glyph in row) for row in rows]
-    forms = []
-    for _ in range(4):
-        grid = ["".join(column) for column in zip(*grid[::-1], strict=True)]
-        forms += ["/".join(grid), "/".join(row[::-1] for row in grid)]
-    return min(forms)
+    size = len(rows)
+    cells = "".join(["f" if glyph.islower() else glyph for glyph in "".join(rows)])
+    least = "".join(min([order(cells) for order in _symmetries(size)]))
+    return "/".join([least[start : start + size] for start in range(0, size * size, size)])

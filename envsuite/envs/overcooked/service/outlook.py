@@ -47,9 +47,7 @@ Moves = tuple[tuple[tuple[Part, ...], bool], ...]
 """Sequences of stations, and whether neither a stove nor a hatch is among them."""
 
 
-Tally = tuple[
-    tuple[int, ...], int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]
-]
+Tally = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Remaining work for some orders, given the things in the kitchen. It does not depend on the kitchen's map.
 
 - items still to be started, each as often as it is missing
@@ -325,8 +323,8 @@ class Outlook:
 
     def _free_counters(self, slots: tuple[int, ...]) -> list[tuple[Part]]:
         """Returns the nearest free counters, at most two."""
-        layout = self.layout
-        free = tuple(i for i in layout.of_kind[COUNTER] if slots[layout.stations[i].slot] == NOTHING)
+        holders, first = self.layout.holders, self.layout.boards + self.layout.stoves
+        free = tuple([holders[slot] for slot in range(first, len(slots)) if slots[slot] == NOTHING])
         if len(free) < 2:
             return [(number,) for number in free]
         return [(choice(free, rank, True),) for rank in range(2)]
