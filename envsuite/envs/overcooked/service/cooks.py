@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
-from envsuite.envs.overcooked.service.situations import Play, Spot
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
     CHOPPED,
@@ -19,6 +18,7 @@ from envsuite.envs.overcooked.service.engine import (
 )
 from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout
 from envsuite.envs.overcooked.service.outlook import items_of
+from envsuite.envs.overcooked.service.situations import Play, Spot
 
 Use = tuple[Play, Spot, Spot]
 """A whole use of a station: who plays, the spot before, and the spot afterwards."""
@@ -154,7 +154,7 @@ def greedy_uses(service: Service, sequence: Iterable[int] = ()) -> Iterator[int]
 
 def follow_greedy(service: Service, sequence: Iterable[int] = ()) -> Iterator[Use]:
     """Yields the uses of the greedy cook as `follow` does."""
-    return (use for _, *use in _greedy(service, sequence))
+    return ((play, before, after) for _, play, before, after in _greedy(service, sequence))
 
 
 def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Play, Spot, Spot]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -193,13 +193,14 @@ class Layout:
 
 
 @lru_cache(maxsize=16)
-def _symmetries(size: int) -> list[itemgetter[str]]:
+def _symmetries(size: int) -> list[Callable[[str], tuple[str, ...]]]:
     """Returns getters of the cells of a square map, row by row, after each turning and mirroring."""
     grid = [list(range(row * size, (row + 1) * size)) for row in range(size)]
-    orders = []
+    orders: list[list[int]] = []
     for _ in range(4):
         grid = [list(column) for column in zip(*grid[::-1], strict=True)]
-        orders += [sum(grid, []), sum((row[::-1] for row in grid), [])]
+        orders.append([cell for row in grid for cell in row])
+        orders.append([cell for row in grid for cell in row[::-1]])
     return [itemgetter(*order) for order in orders]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from envsuite.envs.overcooked.service.situations import Play, Situations, Spot
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
     BURNT,
@@ -28,12 +27,13 @@ from envsuite.envs.overcooked.service.layout import (
     RACK,
     STOVE,
     Part,
-    Trips,
     choice,
 )
 
 NEVER_BEFORE = {CRATE: (RACK,), HATCH: (RACK, HATCH), RACK: (RACK,)}
 """Kinds of station that no sensible cook uses just before a station of some kind."""
+HOLDS_OR_HANDS = (BOARD, STOVE, COUNTER, HATCH, RACK)
+"""Kinds of station that a sensible cook may use before others."""
 WASTE = 8  # estimated steps to get rid of a thing that no order needs
 
 
@@ -69,7 +69,11 @@ class Outlook:
         layout = self.layout = service.layout
         count = len(layout.stations)
         of_kind = layout.of_kind
-        self._before = [i for kind in (BOARD, STOVE, COUNTER, HATCH, RACK) for i in of_kind[kind]]
+        self._before = [
+            [i for before in HOLDS_OR_HANDS if before not in NEVER_BEFORE.get(kind, ()) for i in of_kind[before]]
+            for kind in range(len(of_kind))
+        ]
+        """per kind of station, the stations that may be used before it"""
         self._visit = [self._fewest_steps(b) for b in range(count)]
         """per station, the fewest steps from using another station to using it"""
         self._serve, self._take_bowl = (min(self._visit[i] for i in of_kind[kind]) for kind in (HATCH, RACK))
@@ -90,12 +94,8 @@ class Outlook:
         """Returns the fewest steps from using another station to using a station."""
         layout = self.layout
         steps, kind = layout.ways[number].steps, layout.kinds[number]
-        cells = [
-            cell
-            for other in self._before
-            if other != number and layout.kinds[other] not in NEVER_BEFORE.get(kind, ())
-            for cell in layout.sides[other]
-        ]
+        others = [i for i in self._before[kind] if i != number]
+        cells = {cell for i in others for cell in layout.sides[i]}
         return min([steps[cell] for cell in cells])
 
     def at(self, state: State) -> Outlook:
@@ -328,66 +328,3 @@ class Outlook:
         if len(free) < 2:
             return [(number,) for number in free]
         return [(choice(free, rank, True),) for rank in range(2)]
-
-
-class _Table:
-    """What an outlook says about the situations with some open orders."""
-
-    def __init__(self, service: Service, situations: Situations, orders: int) -> None:
-        self.orders = orders
-        dishes = tuple(sorted(order.dish for i, order in enumerate(service.orders) if orders >> i & 1))
-        self.tallies, self.moves = situations.outlooks.setdefault(dishes, ({}, {}))
-        self.steps: dict[int, tuple[int, int, tuple[int, ...], tuple[int, ...]]] = {}
-        self.trips: dict[int, list[tuple[Trips, bool]]] = {}
-
-
-class Ahead:
-    """An outlook for one search. What does not depend on the map is remembered with the situations."""
-
-    def __init__(self, outlook: Outlook, play: Play) -> None:
-        self._outlook, self._situations = outlook, play.situations
-        self._cooking = play.service.rules.cooking
-        service = play.service
-        self._tables = [_Table(service, play.situations, service.all & ~served) for served in range(service.all + 1)]
-
-    def estimate(self, spot: Spot, ages: tuple[int, ...]) -> int:
-        """Returns `Outlook.estimate` at a spot before the last order is served."""
-        situation = spot[1]
-        table = self._tables[spot[2]]
-        steps = table.steps.get(situation)
-        begun, later, boards, waits = self._steps_of(table, situation) if steps is None else steps
-        if boards:
-            begun += self._outlook.at_boards(boards, spot[0], self._situations.things[situation][2])
-        for i in waits:
-            begun = max(begun, self._cooking - ages[i])
-        return begun + later
-
-    def _steps_of(self, table: _Table, situation: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-        tally = table.tallies.get(situation) or self._tally(table, situation)
-        *_, boards, stoves = tally
-        waits: tuple[int, ...] = ()
-        if stoves:
-            slots = [slot for slot, _, _ in self._situations.burning[situation]]
-            waits = tuple([slots.index(slot) for slot in stoves])
-        steps = table.steps[situation] = *self._outlook.steps_of(tally, table.orders), boards, waits
-        return steps
-
-    def _tally(self, table: _Table, situation: int) -> Tally:
-        hand, slots, _ = self._situations.things[situation]
-        tally = table.tallies[situation] = self._outlook.tally(hand, slots, table.orders)
-        return tally
-
-    def moves(self, situation: int, served: int) -> list[tuple[Trips, bool]]:
-        """Returns the trips that make progress, and whether each uses neither a stove nor a hatch."""
-        table = self._tables[served]
-        trips = table.trips.get(situation)
-        if trips is None:
-            outlook = self._outlook
-            moves = table.moves.get(situation)
-            if moves is None:
-                tally = table.tallies.get(situation) or self._tally(table, situation)
-                hand, slots, _ = self._situations.things[situation]
-                moves = table.moves[situation] = outlook.moves(hand, slots, table.orders, tally)
-            known = outlook.layout.trips
-            trips = table.trips[situation] = [(known[parts], plain) for parts, plain in moves]
-        return trips

@@ -9,10 +9,11 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from envsuite.envs.overcooked.service.situations import Play, Spot
+from envsuite.envs.overcooked.service.ahead import Ahead
 from envsuite.envs.overcooked.service.cooks import greedy_use
 from envsuite.envs.overcooked.service.engine import NEVER, Service, State
-from envsuite.envs.overcooked.service.outlook import Ahead, Outlook
+from envsuite.envs.overcooked.service.outlook import Outlook
+from envsuite.envs.overcooked.service.situations import Play, Spot
 
 GREED = 3.0  # weight of the estimated remaining steps against the elapsed ones
 EFFORT = 500  # states expanded from a state off the plan

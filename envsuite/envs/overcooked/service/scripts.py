@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, permutations, product
 
-from envsuite.envs.overcooked.service.situations import Play, Spot
 from envsuite.envs.overcooked.service.engine import CHOPPED, Service
-from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout
+from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
 from envsuite.envs.overcooked.service.outlook import items_of
+from envsuite.envs.overcooked.service.situations import Play, Spot
 
 MOST_SCRIPTS = 1000
 WON, LOST = -1, -2
