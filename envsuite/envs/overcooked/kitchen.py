@@ -154,7 +154,7 @@ class Kitchen:
     def find_ways(self, targets: Sequence[int]) -> list[Way]:
         """Returns the shortest paths to each target: `find_way` on one copy of the kitchen per target, side by side.
 
-        The border of a kitchen is no floor, so that no path leads from one copy into the next.
+        The border of a kitchen has no floor, so no path leads from one copy into the next.
         """
         size, wide = len(self.kind), 8 * self.n_columns
         copies = int.from_bytes((b"\1" + bytes(size - 1)) * len(targets), "little")

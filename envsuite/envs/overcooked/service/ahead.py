@@ -9,7 +9,7 @@ from envsuite.envs.overcooked.service.situations import Play, Situations, Spot
 
 
 class _Table:
-    """What an outlook says about the situations with some open orders."""
+    """Tables of an outlook for the situations with some open orders."""
 
     def __init__(self, service: Service, situations: Situations, orders: int) -> None:
         self.orders = orders

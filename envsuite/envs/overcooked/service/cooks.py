@@ -20,7 +20,7 @@ from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, 
 from envsuite.envs.overcooked.service.outlook import items_of
 from envsuite.envs.overcooked.service.situations import Play, Spot
 
-Use = tuple[Play, Spot, Spot]
+PerformedUse = tuple[Play, Spot, Spot]
 """A whole use of a station: who plays, the spot before, and the spot afterwards."""
 MOST_USES = 200  # uses after which a scripted cook counts as never serving
 
@@ -37,7 +37,7 @@ def greedy_use(service: Service, state: State, sequence: Iterable[int] = ()) -> 
 
 
 def _greedy_options(layout: Layout, hand: int, slots: tuple[int, ...], dish: int) -> list[int]:
-    """Returns the stations at which the greedy cook goes on with a dish; it uses the nearest one."""
+    """Returns the stations among which the greedy cook chooses the nearest one, to prepare a dish."""
     kinds, holders, boards = layout.of_kind, layout.holders, layout.boards
     free = [holders[i] for i, thing in enumerate(slots) if thing == NOTHING]
     free_of = {kind: [i for i in free if layout.stations[i].kind == kind] for kind in (BOARD, STOVE, COUNTER)}
@@ -97,7 +97,7 @@ def _clearing(layout: Layout, slots: tuple[int, ...]) -> list[int]:
     ]
 
 
-def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterator[Use]:
+def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterator[PerformedUse]:
     """Yields each whole use of a station as (play, before, after), with the orders as they stand then.
 
     A use is interrupted if the orders change meanwhile. `resume` continues it under the changed orders.
@@ -118,7 +118,7 @@ def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterat
         spot = after
 
 
-def served_at(uses: Iterable[Use], orders: int) -> list[int]:
+def served_at(uses: Iterable[PerformedUse], orders: int) -> list[int]:
     """Returns the step at which each of some orders is served, NEVER for the others."""
     times = [NEVER] * orders
     for _, before, after in uses:
@@ -132,7 +132,7 @@ def serving_times(service: Service, uses: Iterable[int], resume: bool = True) ->
     return served_at(follow(service, uses, resume), len(service.orders))
 
 
-def is_won(uses: Iterable[Use]) -> bool:
+def is_won(uses: Iterable[PerformedUse]) -> bool:
     """Returns True if whole uses of stations serve every order by its deadline."""
     for play, before, after in uses:
         if play.misses(before[2], after[2], after[4]):
@@ -152,7 +152,7 @@ def greedy_uses(service: Service, sequence: Iterable[int] = ()) -> Iterator[int]
     return (number for number, *_ in _greedy(service, sequence))
 
 
-def follow_greedy(service: Service, sequence: Iterable[int] = ()) -> Iterator[Use]:
+def follow_greedy(service: Service, sequence: Iterable[int] = ()) -> Iterator[PerformedUse]:
     """Yields the uses of the greedy cook as `follow` does."""
     return ((play, before, after) for _, play, before, after in _greedy(service, sequence))
 

@@ -57,7 +57,7 @@ Part = int | Choice
 
 
 class Walks(dict[int, tuple[int, int]]):
-    """Walks to a station: the steps until it is used and the cell beside it, by the floor cell where a walk begins."""
+    """Walks to a station, by the floor cell where they begin: the steps until its use, and the cell where they end."""
 
     __slots__ = ("_delta", "_way")
 

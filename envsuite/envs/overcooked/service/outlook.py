@@ -32,7 +32,7 @@ from envsuite.envs.overcooked.service.layout import (
 
 NEVER_BEFORE = {CRATE: (RACK,), HATCH: (RACK, HATCH), RACK: (RACK,)}
 """Kinds of station that no sensible cook uses just before a station of some kind."""
-HOLDS_OR_HANDS = (BOARD, STOVE, COUNTER, HATCH, RACK)
+USED_BEFORE = (BOARD, STOVE, COUNTER, HATCH, RACK)
 """Kinds of station that a sensible cook may use before others."""
 WASTE = 8  # estimated steps to get rid of a thing that no order needs
 
@@ -70,7 +70,7 @@ class Outlook:
         count = len(layout.stations)
         of_kind = layout.of_kind
         self._before = [
-            [i for before in HOLDS_OR_HANDS if before not in NEVER_BEFORE.get(kind, ()) for i in of_kind[before]]
+            [i for before in USED_BEFORE if before not in NEVER_BEFORE.get(kind, ()) for i in of_kind[before]]
             for kind in range(len(of_kind))
         ]
         """per kind of station, the stations that may be used before it"""
@@ -134,7 +134,7 @@ class Outlook:
         return later + max([begun, *(self.service.rules.cooking - work[slot] for slot in stoves)])
 
     def steps_of(self, tally: Tally, orders: int) -> tuple[int, int]:
-        """Returns the estimated steps for what is begun and for what is not, but for work done on boards and stoves."""
+        """Returns the estimated steps for foods in preparation and for all others, before any cut or time on a stove."""
         visit, costs = self._visit, self._cost
         left, bowls, fixed, visits, raw, _, _ = tally
         begun = fixed + self.needs(orders)[2]

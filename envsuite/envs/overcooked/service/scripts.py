@@ -169,7 +169,7 @@ def _arranged(dishes: Iterable[tuple[int, ...]], arrange: int) -> tuple[tuple[in
 
 
 class _Runs:
-    """Runs of scripts in one service. Those that begin alike, or come to the same spot, share what follows.
+    """Runs of scripts in one service. Scripts that begin alike or reach the same spot share the rest of their runs.
 
     A point is the number of a spot that scripts reach; point 0 is the start.
     """

@@ -44,7 +44,7 @@ class Situations:
         """the same for several stations one after the other, none of which is a stove or a hatch"""
         self._forms: dict[tuple[int, int, int], int] = {}
         self.greedy: dict[tuple[int, int], tuple[int, ...]] = {}
-        """per situation and dish: the stations at which the greedy cook goes on"""
+        """per situation and dish: the stations among which the greedy cook chooses"""
         self.outlooks: dict[tuple[int, ...], Any] = {}
         """per dishes of the open orders: tables of `outlook`"""
 
