@@ -134,7 +134,7 @@ class Outlook:
         return later + max([begun, *(self.service.rules.cooking - work[slot] for slot in stoves)])
 
     def steps_of(self, tally: Tally, orders: int) -> tuple[int, int]:
-        """Returns the estimated steps for foods in preparation and for all others, before any cut or time on a stove."""
+        """Returns the estimated steps for foods in preparation and for all others, without work done so far."""
         visit, costs = self._visit, self._cost
         left, bowls, fixed, visits, raw, _, _ = tally
         begun = fixed + self.needs(orders)[2]
