@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsuite import registry
+from envsuite.envs.overcooked.kitchen import FLOOR
 from envsuite.envs.overcooked.service.cooks import play_greedy, serving_times
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
@@ -22,7 +23,8 @@ from envsuite.envs.overcooked.service.engine import (
 )
 from envsuite.envs.overcooked.service.generator import TENTHS, split_of, split_of_seed
 from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout, structure
-from envsuite.envs.overcooked.service.scripts import scripts
+from envsuite.envs.overcooked.service.scripts import first_script, scripts
+from envsuite.envs.overcooked.service.situations import Play
 from envsuite.errors import BadKnob, UsageError
 
 LEVELS = ("easy", "medium", "hard")
@@ -93,10 +95,11 @@ def test_food_on_a_stove_is_raw_then_grilled_then_burnt_and_only_the_bin_takes_i
 @given(moves=st.lists(st.integers(0, 999), min_size=5, max_size=60))
 def test_a_whole_use_equals_its_single_steps(moves):
     service = small(Order(CHOPPED_TOMATO), Order(GRILLED_ONION))
-    state = service.start()
+    state, fast = service.start(), Play(service)
     for move in moves:
         number = move % len(service.layout.stations)
         performed = service.perform(state, number)
+        assert fast.state(fast.perform(fast.spot(state), number)) == performed
         over = False
         while not over:
             direction = service.direction(state, number)
@@ -123,6 +126,17 @@ def test_steps_change_one_thing_at_a_time(moves):
             kind = service.layout.stations[service.layout.holders[slot]].kind
             assert kind != STOVE or NOTHING <= thing < BOWL
         state = after
+
+
+def test_the_ways_to_all_stations_at_once_are_those_to_each():
+    kitchen = small().layout.kitchen
+    targets = [cell for cell, sides in enumerate(kitchen.sides) if sides and kitchen.kind[cell] != FLOOR]
+    assert [way.steps for way in kitchen.find_ways(targets)] == [kitchen.find_way(cell).steps for cell in targets]
+
+
+def test_the_first_script_is_the_first_of_all():
+    service = small(Order(CHOPPED_TOMATO | GRILLED_ONION), Order(CHOPPED_TOMATO))
+    assert first_script(service) == next(scripts(service))
 
 
 # ---- kept kitchens -------------------------------------------------------------------------------------------------

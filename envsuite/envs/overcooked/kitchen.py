@@ -102,14 +102,14 @@ class Kitchen:
         self.beside: list[tuple[tuple[int, int], ...]] = [()] * len(self.kind)
         """per cell, the (number, cell) of each orthogonally adjacent board, sorted by number"""
         for number, board in enumerate(self.boards):
-            for cell in self._around(board):
+            for cell in self.around(board):
                 self.beside[cell] += ((number, board),)
         self._all = int.from_bytes(b"\1" * len(self.kind), "little")
         self._open = int.from_bytes(bytes([kind == FLOOR for kind in self.kind]), "little")
         self._ways: list[Way | None] = [None] * len(self.kind)
         self._near: dict[tuple[int, int], bytes] = {}
 
-    def _around(self, cell: int) -> list[int]:
+    def around(self, cell: int) -> list[int]:
         """Returns the floor cells adjacent to a cell."""
         kind = self.kind
         return [cell + step for step in self.delta[:4] if 0 <= cell + step < len(kind) and kind[cell + step] == FLOOR]
@@ -117,7 +117,7 @@ class Kitchen:
     @cached_property
     def sides(self) -> list[list[int]]:
         """Returns the adjacent floor cells of each cell."""
-        return [self._around(cell) for cell in range(len(self.kind))]
+        return [self.around(cell) for cell in range(len(self.kind))]
 
     def _rim(self) -> list[int]:
         wide = self.n_columns
@@ -150,6 +150,22 @@ class Kitchen:
             unseen ^= ring
             steps += unseen
         return Way((steps | (unseen | never) * UNREACHABLE).to_bytes(len(self.kind), "little"), self.delta)
+
+    def find_ways(self, targets: Sequence[int]) -> list[Way]:
+        """Returns the shortest paths to each target: `find_way` on one copy of the kitchen per target, side by side.
+
+        The border of a kitchen has no floor, so no path leads from one copy into the next.
+        """
+        size, wide = len(self.kind), 8 * self.n_columns
+        copies = int.from_bytes((b"\1" + bytes(size - 1)) * len(targets), "little")
+        ring = sum(1 << 8 * (target + size * i) for i, target in enumerate(targets))
+        unseen = steps = self._open * copies & ~ring
+        never = (self._all * copies ^ unseen) & ~ring
+        while ring := (ring << 8 | ring >> 8 | ring << wide | ring >> wide) & unseen:
+            unseen ^= ring
+            steps += unseen
+        rows = (steps | (unseen | never) * UNREACHABLE).to_bytes(size * len(targets), "little")
+        return [Way(rows[start : start + size], self.delta) for start in range(0, len(rows), size)]
 
     def counters_from(self, cell: int) -> Iterator[int]:
         """Yields the counters reachable from a floor cell, nearest first and then by cell index."""

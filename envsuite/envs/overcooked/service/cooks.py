@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
@@ -15,9 +16,12 @@ from envsuite.envs.overcooked.service.engine import (
     is_raw,
     is_ready,
 )
-from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
+from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout
 from envsuite.envs.overcooked.service.outlook import items_of
+from envsuite.envs.overcooked.service.situations import Play, Spot
 
+PerformedUse = tuple[Play, Spot, Spot]
+"""A whole use of a station: who plays, the spot before, and the spot afterwards."""
 MOST_USES = 200  # uses after which a scripted cook counts as never serving
 
 
@@ -28,12 +32,12 @@ def greedy_use(service: Service, state: State, sequence: Iterable[int] = ()) -> 
     """
     orders = sequence or range(len(service.orders))
     dish = next(service.orders[i].dish for i in orders if not state.served >> i & 1)
-    options = _greedy_options(service, state, dish)
+    options = _greedy_options(service.layout, state.hand, state.slots, dish)
     return min(options, key=lambda number: service.layout.steps(number, state.cell))
 
 
-def _greedy_options(service: Service, state: State, dish: int) -> list[int]:
-    layout, hand, slots = service.layout, state.hand, state.slots
+def _greedy_options(layout: Layout, hand: int, slots: tuple[int, ...], dish: int) -> list[int]:
+    """Returns the stations among which the greedy cook chooses the nearest one, to prepare a dish."""
     kinds, holders, boards = layout.of_kind, layout.holders, layout.boards
     free = [holders[i] for i, thing in enumerate(slots) if thing == NOTHING]
     free_of = {kind: [i for i in free if layout.stations[i].kind == kind] for kind in (BOARD, STOVE, COUNTER)}
@@ -82,71 +86,113 @@ def _greedy_options(service: Service, state: State, dish: int) -> list[int]:
         options += kinds[RACK]
     elif bowl != NOTHING and (prepared or not missing):
         options += [holders[i] for i, thing in enumerate(slots) if thing == bowl]
-    return options or _clearing(service, state)
+    return options or _clearing(layout, slots)
 
 
-def _clearing(service: Service, state: State) -> list[int]:
+def _clearing(layout: Layout, slots: tuple[int, ...]) -> list[int]:
     """Returns the boards and stoves that hold things, which block the order."""
-    holders, stations = service.layout.holders, service.layout.stations
+    stations = layout.stations
     return [
-        i for i, thing in zip(holders, state.slots, strict=True) if thing != NOTHING and stations[i].kind != COUNTER
+        i for i, thing in zip(layout.holders, slots, strict=True) if thing != NOTHING and stations[i].kind != COUNTER
     ]
 
 
-def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterator[tuple[Service, State, State]]:
-    """Yields (service, before, after) for each whole use of a station, with the orders as they stand then.
+def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterator[PerformedUse]:
+    """Yields each whole use of a station as (play, before, after), with the orders as they stand then.
 
     A use is interrupted if the orders change meanwhile. `resume` continues it under the changed orders.
     """
-    state = service.start()
+    play = Play(service)
+    spot = play.spot(service.start())
     for number in uses:
-        now = service.at(state)
-        after = now.perform(state, number)
-        if now.changes_by(state, after):
-            before, after = state, now.until_change(state, number)
-            yield now, before, after
+        play = play.at(spot)
+        after = play.perform(spot, number)
+        if play.is_interrupted(spot, after):
+            end = play.until_change(spot, number)
+            yield play, spot, end
+            play, spot = play.at(end), end
             if not resume:
-                state = after
                 continue
-            now, state = now.changed, after
-            after = now.perform(state, number)
-        yield now, state, after
-        state = after
+            after = play.perform(spot, number)
+        yield play, spot, after
+        spot = after
+
+
+def served_at(uses: Iterable[PerformedUse], orders: int) -> list[int]:
+    """Returns the step at which each of some orders is served, NEVER for the others."""
+    times = [NEVER] * orders
+    for _, before, after in uses:
+        if now := after[2] & ~before[2]:
+            times[now.bit_length() - 1] = after[4]
+    return times
 
 
 def serving_times(service: Service, uses: Iterable[int], resume: bool = True) -> list[int]:
     """Returns the step at which each order is served by whole uses of stations, NEVER for the others."""
-    times = [NEVER] * len(service.orders)
-    for _, before, after in follow(service, uses, resume):
-        for i in range(len(times)):
-            if (after.served & ~before.served) >> i & 1:
-                times[i] = after.time
-    return times
+    return served_at(follow(service, uses, resume), len(service.orders))
 
 
-def wins(service: Service, uses: Iterable[int], resume: bool = True) -> bool:
+def is_won(uses: Iterable[PerformedUse]) -> bool:
     """Returns True if whole uses of stations serve every order by its deadline."""
-    for now, before, after in follow(service, uses, resume):
-        if now.expired(after) >= 0 or now.served_late(before, after):
+    for play, before, after in uses:
+        if play.misses(before[2], after[2], after[4]):
             return False
-        if after.served == now.all:
+        if after[2] == play.service.all:
             return True
     return False
 
 
+def wins(service: Service, uses: Iterable[int], resume: bool = True) -> bool:
+    """Returns True if whole uses of stations serve every order by its deadline."""
+    return is_won(follow(service, uses, resume))
+
+
 def greedy_uses(service: Service, sequence: Iterable[int] = ()) -> Iterator[int]:
     """Yields the uses of the greedy cook, to be followed without `resume`."""
-    state = service.start()
+    return (number for number, *_ in _greedy(service, sequence))
+
+
+def follow_greedy(service: Service, sequence: Iterable[int] = ()) -> Iterator[PerformedUse]:
+    """Yields the uses of the greedy cook as `follow` does."""
+    return ((play, before, after) for _, play, before, after in _greedy(service, sequence))
+
+
+def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Play, Spot, Spot]]:
+    orders = tuple(sequence) or range(len(service.orders))
+    play = Play(service)
+    walks, greedy = play.walks, play.situations.greedy
+    spot = play.spot(service.start())
+    open_before, dish = -1, 0
     for _ in range(MOST_USES):
-        if state.served == service.all:
+        play = play.at(spot)
+        cell, situation, served, since, time = spot
+        if served == service.all:
             break
-        now = service.at(state)
-        number = greedy_use(now, state, sequence)
-        yield number
-        after = now.perform(state, number)
-        state = now.until_change(state, number) if now.changes_by(state, after) else after
+        if play.situations.burning[situation]:
+            situation = play.aged(situation, since, time)
+            spot = cell, situation, served, since, time
+        if service.change is not None or served != open_before:
+            open_before = served
+            dish = play.service.orders[next(i for i in orders if not served >> i & 1)].dish
+        options = greedy.get((situation, dish))
+        if options is None:
+            hand, slots, _ = play.situations.things[situation]
+            options = greedy[situation, dish] = tuple(_greedy_options(service.layout, hand, slots, dish))
+        number = options[0]
+        if len(options) > 1:
+            steps = [walks[option][cell][0] for option in options]
+            number = options[steps.index(min(steps))]
+        after = play.perform(spot, number)
+        if play.is_interrupted(spot, after):
+            end = play.until_change(spot, number)
+            yield number, play, spot, end
+            after = end
+        else:
+            yield number, play, spot, after
+        spot = after
 
 
-def play_greedy(service: Service, sequence: Iterable[int] = ()) -> list[int]:
-    """Plays the greedy cook. Returns the step at which each order is served, NEVER for the others."""
-    return serving_times(service, greedy_uses(service, sequence), resume=False)
+def play_greedy(service: Service, sequence: Iterable[int] = (), limit: int = NEVER) -> list[int]:
+    """Plays the greedy cook. Returns the step at which each order is served, NEVER for the others and after `limit`."""
+    uses = takewhile(lambda use: use[2][4] < limit, follow_greedy(service, sequence))
+    return served_at(uses, len(service.orders))

@@ -75,13 +75,20 @@ class Service:
         self, layout: Layout, orders: Sequence[Order], rules: Rules, change: OrderChange | None = None
     ) -> None:
         self.layout, self.orders, self.rules, self.change = layout, tuple(orders), rules, change
-        self.changed = self
+        self._changed: Service | None = None  # not the service itself, so that it is freed at once
         if change is not None:
             later = [*orders[: change.order], change.replacement, *orders[change.order + 1 :]]
-            self.changed = Service(layout, later, rules)
+            self._changed = Service(layout, later, rules)
         self.all = (1 << len(self.orders)) - 1
         """bit mask of all orders"""
+        self.urgency = sorted((order.deadline, i) for i, order in enumerate(self.orders))
+        """(deadline, number) of each order, the most urgent one first"""
         self._stoves = range(layout.boards, layout.boards + layout.stoves)
+
+    @property
+    def changed(self) -> Service:
+        """The service with the later orders; this one if the orders do not change."""
+        return self._changed or self
 
     def start(self) -> State:
         """Returns the initial state."""
@@ -189,14 +196,14 @@ class Service:
 
     def order_for(self, state: State) -> int:
         """Returns the order that the bowl in the cook's hand serves, the most urgent one first, or -1."""
-        if state.hand < BOWL:
-            return -1
-        matches = [
-            (order.deadline, i)
-            for i, order in enumerate(self.orders)
-            if order.dish == state.hand - BOWL and not state.served >> i & 1
-        ]
-        return min(matches)[1] if matches else -1
+        return self.order_of(state.hand - BOWL, state.served)
+
+    def order_of(self, dish: int, served: int) -> int:
+        """Returns the most urgent order of a dish that is not served yet, or -1."""
+        for _, i in self.urgency:
+            if self.orders[i].dish == dish and not served >> i & 1:
+                return i
+        return -1
 
     # ---- whole uses: walk to a station and use it ------------------------------------------------------------------
 

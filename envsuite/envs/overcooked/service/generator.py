@@ -12,12 +12,12 @@ import numpy as np
 from envsuite.envs.overcooked.generator import draw_map
 from envsuite.envs.overcooked.kitchen import all_foods
 from envsuite.envs.overcooked.menu import SPLITS_V1
-from envsuite.envs.overcooked.service.cooks import follow, greedy_uses, play_greedy, serving_times, wins
+from envsuite.envs.overcooked.service.cooks import follow, follow_greedy, is_won, play_greedy, serving_times, wins
 from envsuite.envs.overcooked.service.engine import CHOPPED, GRILLED, NEVER, Order, OrderChange, Rules, Service
 from envsuite.envs.overcooked.service.layout import Layout, structure
 from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import search
-from envsuite.envs.overcooked.service.scripts import scripts, won_by_script
+from envsuite.envs.overcooked.service.scripts import first_script, scripts, won_by_script
 from envsuite.errors import UsageError
 
 EFFORT = 150  # states that the planner expands before a kitchen is given up
@@ -131,9 +131,9 @@ def kept(rng: np.random.Generator, layout: Layout, dishes: list[int], settings: 
     so the plan is limited to a time that leaves this slack before the fastest greedy cook is done.
     """
     service = Service(layout, [Order(dish) for dish in dishes], settings.rules)
-    sequences = permutations(range(len(dishes)))
-    lost = [serving_times(service, next(scripts(service))), *(play_greedy(service, orders) for orders in sequences)]
-    fastest = min(map(max, lost))
+    fastest = max(serving_times(service, first_script(service)))
+    for orders in permutations(range(len(dishes))):
+        fastest = min(fastest, max(play_greedy(service, orders, fastest)))
     outlook = Outlook(service)
     start = service.start()
     limit = int((fastest - 1) / (1 + settings.slack)) if fastest < NEVER else NEVER
@@ -173,7 +173,11 @@ def with_change(rng: np.random.Generator, game: DrawnService, settings: ServiceK
         if dish == service.orders[order].dish:
             continue
         changing = Service(service.layout, service.orders, settings.rules, OrderChange(step, order, Order(dish)))
-        start = next(after for _, _, after in follow(changing, game.plan) if changing.changes_by(after))
+        start = next(
+            play.state(after)
+            for play, _, after in follow(changing, game.plan)
+            if after[4] >= step and not after[2] >> order & 1
+        )
         rest = search(changing.changed, Outlook(changing.changed), start, NEVER, EFFORT)
         if not rest:
             continue
@@ -185,7 +189,7 @@ def with_change(rng: np.random.Generator, game: DrawnService, settings: ServiceK
         change = OrderChange(step, order, Order(dish, deadline))
         changing = Service(service.layout, service.orders, settings.rules, change)
         sequences = permutations(range(len(times)))
-        if any(wins(changing, greedy_uses(changing, orders), resume=False) for orders in sequences):
+        if any(is_won(follow_greedy(changing, orders)) for orders in sequences):
             continue
         if not scripts_win(changing, settings):
             return DrawnService(changing, game.plan, tuple(rest))

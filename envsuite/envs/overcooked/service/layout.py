@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
-from envsuite.envs.overcooked.kitchen import Kitchen, all_foods
+from envsuite.envs.overcooked.kitchen import Kitchen, Way, all_foods
 
 CRATE, RACK, BOARD, STOVE, COUNTER, HATCH, BIN = range(7)
 """Kinds of station."""
@@ -33,6 +35,99 @@ class Station(NamedTuple):
     slot: int = -1
 
 
+ON_THE_WAY = -1
+
+
+class Choice(NamedTuple):
+    """A station that is chosen by distance: the nearest is number 0, or the one on the shortest way to the next."""
+
+    stations: tuple[int, ...]
+    rank: int = 0
+    from_start: bool = False  # the distance is that from the beginning of the trip
+
+
+@lru_cache(maxsize=1024)
+def choice(stations: tuple[int, ...], rank: int = 0, from_start: bool = False) -> Choice:
+    """Returns the same object for the same choice, which saves memory."""
+    return Choice(stations, rank, from_start)
+
+
+Part = int | Choice
+"""A station to be used on a trip."""
+
+
+class Walks(dict[int, tuple[int, int]]):
+    """Walks to a station, by the floor cell where they begin: the steps until its use, and the cell where they end."""
+
+    __slots__ = ("_delta", "_way")
+
+    def __init__(self, way: Way, delta: Sequence[int]) -> None:
+        super().__init__()
+        self._way, self._delta = way, delta
+
+    def __missing__(self, cell: int) -> tuple[int, int]:
+        steps = self._way.steps[cell]
+        end = cell if steps == 1 else self[cell + self._delta[self._way.direction(cell)]][1]
+        walk = self[cell] = steps, end
+        return walk
+
+
+class Trips(dict[int, tuple[tuple[int, ...], int, int]]):
+    """Trips over several stations: the stations, the steps and the cell where a trip ends, by the cell it begins at."""
+
+    __slots__ = ("_parts", "_stations", "_walks")
+
+    def __init__(self, parts: tuple[Part, ...], walks: list[Walks]) -> None:
+        super().__init__()
+        self._parts, self._walks = parts, walks
+        self._stations = tuple([part for part in parts if isinstance(part, int)])
+
+    def __missing__(self, cell: int) -> tuple[tuple[int, ...], int, int]:
+        stations = self._stations
+        if len(stations) < len(self._parts):
+            stations = self._chosen(cell)
+        total, end = 0, cell
+        for number in stations:
+            steps, end = self._walks[number][end]
+            total += steps
+        trip = self[cell] = stations, total, end
+        return trip
+
+    def _chosen(self, cell: int) -> tuple[int, ...]:
+        """Returns the stations of the trip from a cell."""
+        numbers: list[int] = []
+        here = cell
+        for i, part in enumerate(self._parts):
+            number = part if isinstance(part, int) else self._choose(part, cell if part.from_start else here, i)
+            here = self._walks[number][here][1]
+            numbers.append(number)
+        return tuple(numbers)
+
+    def _choose(self, choice: Choice, cell: int, index: int) -> int:
+        stations, rank, _ = choice
+        walks = [self._walks[number][cell] for number in stations]
+        if rank == ON_THE_WAY:
+            onward = self._walks[self._stations[index]]  # the choice is the only one, and is not the last part
+            lengths = [steps + onward[end][0] for steps, end in walks]
+        else:
+            lengths = [steps for steps, _ in walks]
+        if rank <= 0:
+            return stations[lengths.index(min(lengths))]
+        return stations[sorted(range(len(lengths)), key=lengths.__getitem__)[rank]]
+
+
+class AllTrips(dict[tuple[Part, ...], Trips]):
+    """Trips over all sequences of stations, made when needed."""
+
+    def __init__(self, walks: list[Walks]) -> None:
+        super().__init__()
+        self._walks = walks
+
+    def __missing__(self, parts: tuple[Part, ...]) -> Trips:
+        trips = self[parts] = Trips(parts, self._walks)
+        return trips
+
+
 class Layout:
     """A kitchen without its orders. Stations have a fixed order; boards, stoves and counters have slots 0, 1, ..."""
 
@@ -42,22 +137,24 @@ class Layout:
         plain = ["".join("." if glyph == "." else "#" for glyph in row) for row in rows]
         self.kitchen = Kitchen("service", plain, [start])
         self.start = self.kitchen.starts[0]
-        symbols = "".join(rows)
-        letters = {letter: food for food, letter in all_foods().items()}
-        self.foods = tuple(food for letter, food in letters.items() if letter in symbols)
+        cells: dict[str, list[int]] = {}
+        for cell, glyph in enumerate("".join(rows)):
+            if glyph not in "#.":
+                cells.setdefault(glyph, []).append(cell)
+        letters = {letter: food for food, letter in all_foods().items() if letter in cells}
+        self.foods = tuple(letters.values())
         self.stations: list[Station] = []
-        for letter, food in letters.items():
-            cells = [cell for cell, symbol in enumerate(symbols) if symbol == letter]
-            for number, cell in enumerate(cells, 1):
-                name = f"the {food} crate" if len(cells) == 1 else f"{food} crate {number}"
-                self.stations.append(Station(CRATE, cell, name, self.foods.index(food)))
+        for food, (letter, name) in enumerate(letters.items()):
+            for number, cell in enumerate(cells[letter], 1):
+                called = f"the {name} crate" if len(cells[letter]) == 1 else f"{name} crate {number}"
+                self.stations.append(Station(CRATE, cell, called, food))
         slots = 0
         for glyph, kind in GLYPHS.items():
-            cells = [cell for cell, symbol in enumerate(symbols) if symbol == glyph]
-            for number, cell in enumerate(cells, 1):
+            alike = cells.get(glyph, ())
+            for number, cell in enumerate(alike, 1):
                 holds = kind in HOLDERS
-                name = f"the {NAMES[kind]}" if len(cells) == 1 else f"{NAMES[kind]} {number}"
-                self.stations.append(Station(kind, cell, name, slot=slots if holds else -1))
+                called = f"the {NAMES[kind]}" if len(alike) == 1 else f"{NAMES[kind]} {number}"
+                self.stations.append(Station(kind, cell, called, slot=slots if holds else -1))
                 slots += holds
         self.slots = slots
         self.station_at = {station.cell: number for number, station in enumerate(self.stations)}
@@ -65,8 +162,14 @@ class Layout:
         self.boards, self.stoves, self.counters = (len(self.of_kind[kind]) for kind in HOLDERS)
         self.holders = [i for i, station in enumerate(self.stations) if station.slot >= 0]
         """station of each slot: boards, then stoves, then counters"""
-        self.ways = [self.kitchen.way(station.cell) for station in self.stations]
-        self._ends: list[dict[int, int]] = [{} for _ in self.stations]
+        self.sides = [self.kitchen.around(station.cell) for station in self.stations]
+        """floor cells beside each station"""
+        self.ways = self.kitchen.find_ways([station.cell for station in self.stations])
+        self.walks = [Walks(way, self.kitchen.delta) for way in self.ways]
+        self.trips = AllTrips(self.walks)
+        self.kinds = tuple(station.kind for station in self.stations)
+        self.equipment = self.kinds, tuple(station.food for station in self.stations)
+        """kind and food of each station: kitchens that have the same number their stations alike"""
 
     def steps(self, number: int, cell: int) -> int:
         """Returns the steps from a floor cell until station `number` is used: 1 next to it."""
@@ -74,26 +177,36 @@ class Layout:
 
     def end(self, number: int, cell: int) -> int:
         """Returns the cell beside station `number` where the walk from a floor cell ends."""
-        ends = self._ends[number]
-        end = ends.get(cell)
-        if end is None:
-            way, end = self.ways[number], cell
-            while way.steps[end] > 1:
-                end += self.kitchen.delta[way.direction(end)]
-            ends[cell] = end
-        return end
+        return self.walks[number][cell][1]
+
+    def options(self, kind: int, which: int) -> list[int]:
+        """Returns the stations among which a script chooses: crates of a food, racks, hatches, or one other station."""
+        options = self.of_kind[kind]
+        if kind == CRATE:
+            return [i for i in options if self.stations[i].food == which]
+        return options if kind in (RACK, HATCH) else [options[which]]
 
     def between(self, first: int, second: int) -> int:
         """Returns the moves from a cell beside station `first` to a cell beside station `second`."""
         steps = self.ways[second].steps
-        return min(steps[cell] for cell in self.kitchen.sides[self.stations[first].cell]) - 1
+        return min(steps[cell] for cell in self.sides[first]) - 1
+
+
+@lru_cache(maxsize=16)
+def _symmetries(size: int) -> list[Callable[[str], tuple[str, ...]]]:
+    """Returns getters of the cells of a square map, row by row, after each turning and mirroring."""
+    grid = [list(range(row * size, (row + 1) * size)) for row in range(size)]
+    orders: list[list[int]] = []
+    for _ in range(4):
+        grid = [list(column) for column in zip(*grid[::-1], strict=True)]
+        orders.append([cell for row in grid for cell in row])
+        orders.append([cell for row in grid for cell in row[::-1]])
+    return [itemgetter(*order) for order in orders]
 
 
 def structure(rows: Sequence[str]) -> str:
     """Returns the canonical form of a square map up to the names of foods and the eight symmetries of the square."""
-    grid = ["".join("f" if glyph.islower() else glyph for glyph in row) for row in rows]
-    forms = []
-    for _ in range(4):
-        grid = ["".join(column) for column in zip(*grid[::-1], strict=True)]
-        forms += ["/".join(grid), "/".join(row[::-1] for row in grid)]
-    return min(forms)
+    size = len(rows)
+    cells = "".join(["f" if glyph.islower() else glyph for glyph in "".join(rows)])
+    least = "".join(min([order(cells) for order in _symmetries(size)]))
+    return "/".join([least[start : start + size] for start in range(0, size * size, size)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from envsuite.envs.overcooked.service.engine import (
@@ -16,10 +17,23 @@ from envsuite.envs.overcooked.service.engine import (
     is_raw,
     is_ready,
 )
-from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
+from envsuite.envs.overcooked.service.layout import (
+    BIN,
+    BOARD,
+    COUNTER,
+    CRATE,
+    HATCH,
+    ON_THE_WAY,
+    RACK,
+    STOVE,
+    Part,
+    choice,
+)
 
 NEVER_BEFORE = {CRATE: (RACK,), HATCH: (RACK, HATCH), RACK: (RACK,)}
 """Kinds of station that no sensible cook uses just before a station of some kind."""
+USED_BEFORE = (BOARD, STOVE, COUNTER, HATCH, RACK)
+"""Kinds of station that a sensible cook may use before others."""
 WASTE = 8  # estimated steps to get rid of a thing that no order needs
 
 
@@ -29,33 +43,45 @@ def items_of(dish: int) -> tuple[int, ...]:
     return tuple(item for item in range(dish.bit_length()) if dish >> item & 1)
 
 
+Moves = tuple[tuple[tuple[Part, ...], bool], ...]
+"""Sequences of stations, and whether neither a stove nor a hatch is among them."""
+
+
+Tally = tuple[tuple[int, ...], int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Remaining work for some orders, given the things in the kitchen. It does not depend on the kitchen's map.
+
+- items still to be started, each as often as it is missing
+- missing bowls
+- estimated steps that do not depend on the map
+- stations to be visited once more
+- items to be prepared from the cook's hand or from a counter
+- slots of raw foods on boards that are needed: work done on them saves steps
+- slots of raw foods on stoves, which must be waited for
+"""
+
+
 class Outlook:
     """Estimates and candidates for the orders of one service; a set of orders is a bit mask."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._changed = self if service.changed is service else Outlook(service.changed)
+        self._changed = None if service.change is None else Outlook(service.changed)
         layout = self.layout = service.layout
         count = len(layout.stations)
         of_kind = layout.of_kind
-        before = [i for kind in (BOARD, STOVE, COUNTER, HATCH, RACK) for i in of_kind[kind]]
-        self._visit = [
-            1
-            + min(
-                layout.between(a, b)
-                for a in before
-                if a != b and layout.stations[a].kind not in NEVER_BEFORE.get(layout.stations[b].kind, ())
-            )
-            for b in range(count)
+        self._before = [
+            [i for before in USED_BEFORE if before not in NEVER_BEFORE.get(kind, ()) for i in of_kind[before]]
+            for kind in range(len(of_kind))
         ]
+        """per kind of station, the stations that may be used before it"""
+        self._visit = [self._fewest_steps(b) for b in range(count)]
         """per station, the fewest steps from using another station to using it"""
         self._serve, self._take_bowl = (min(self._visit[i] for i in of_kind[kind]) for kind in (HATCH, RACK))
-        self.crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == f] for f in range(len(layout.foods))]
-        self._detours: dict[tuple[int, int, int], int] = {}
+        self._crates = [[i for i in of_kind[CRATE] if layout.stations[i].food == f] for f in range(len(layout.foods))]
         self._open: dict[int, tuple[list[int], frozenset[int], int]] = {}
         self._cost: dict[int, tuple[int, int]] = {}
         """per item: steps to prepare it from its crate, and steps from the cook's hand"""
-        for food, crates in enumerate(self.crates):
+        for food, crates in enumerate(self._crates):
             for form, kind, work in ((CHOPPED, BOARD, service.rules.chops), (GRILLED, STOVE, 0)):
                 if of_kind[kind]:
                     carry = min(
@@ -64,9 +90,17 @@ class Outlook:
                     back = min(self._visit[place] for place in of_kind[kind])
                     self._cost[4 * food + form] = carry + work + back + 1, work + back + 1
 
+    def _fewest_steps(self, number: int) -> int:
+        """Returns the fewest steps from using another station to using a station."""
+        layout = self.layout
+        steps, kind = layout.ways[number].steps, layout.kinds[number]
+        others = [i for i in self._before[kind] if i != number]
+        cells = {cell for i in others for cell in layout.sides[i]}
+        return min([steps[cell] for cell in cells])
+
     def at(self, state: State) -> Outlook:
         """Returns the outlook for the orders as they stand in a state."""
-        return self._changed if self.service.changes_by(state) else self
+        return self._changed if self._changed is not None and self.service.changes_by(state) else self
 
     def needs(self, orders: int) -> tuple[list[int], frozenset[int], int]:
         """Returns how often the orders need each item, the sets that are part of an order, and the steps to serve."""
@@ -93,98 +127,126 @@ class Outlook:
         orders &= ~served
         if not orders:
             return 0
-        left, total, bowls = self._survey(cell, hand, slots, work, orders)
-        for item, count in enumerate(left):
-            if count > 0:
-                total += count * self._cost[item][0]
-        if bowls > 0:
-            total += bowls * self._take_bowl
-        return total
+        tally = self.tally(hand, slots, orders)
+        begun, later = self.steps_of(tally, orders)
+        *_, boards, stoves = tally
+        begun += self.at_boards(boards, cell, work)
+        return later + max([begun, *(self.service.rules.cooking - work[slot] for slot in stoves)])
 
-    def _survey(
-        self, cell: int, hand: int, slots: tuple[int, ...], work: tuple[int, ...], orders: int
-    ) -> tuple[list[int], int, int]:
-        """Returns the items still to be started, the estimated steps for everything else, and the missing bowls."""
-        counts, parts, total = self.needs(orders)
+    def steps_of(self, tally: Tally, orders: int) -> tuple[int, int]:
+        """Returns the estimated steps for foods in preparation and for all others, without work done so far."""
+        visit, costs = self._visit, self._cost
+        left, bowls, fixed, visits, raw, _, _ = tally
+        begun = fixed + self.needs(orders)[2]
+        for station in visits:
+            begun += visit[station]
+        for item in raw:
+            begun += costs[item][1]
+        later = bowls * self._take_bowl if bowls > 0 else 0
+        for item in left:
+            later += costs[item][0]
+        return begun, later
+
+    def at_boards(self, boards: Iterable[int], cell: int, work: tuple[int, ...]) -> int:
+        """Returns the correction of the estimate for raw foods on boards: cuts that are done, and the way there."""
+        steps = 0
+        for slot in boards:
+            station = self.layout.holders[slot]
+            steps -= work[slot]
+            if self.layout.steps(station, cell) > 1:
+                steps += self._visit[station]
+        return steps
+
+    def tally(self, hand: int, slots: tuple[int, ...], orders: int) -> Tally:
+        """Returns the remaining work for `orders`."""
+        counts, parts, _ = self.needs(orders)
         left = counts[:]
-        bowls = orders.bit_count()
-        layout, visit, holders = self.layout, self._visit, self.layout.holders
-        boards, cooking = layout.boards, layout.boards + layout.stoves
-        later = 0
+        bowls, fixed = orders.bit_count(), 0
+        layout = self.layout
+        holders, cooking = layout.holders, layout.boards + layout.stoves
+        visits: list[int] = []
+        raw: list[int] = []
+        on_boards: list[int] = []
+        on_stoves: list[int] = []
         for slot, thing in enumerate(slots):
             if thing == NOTHING:
                 continue
-            station = holders[slot]
             if thing >= BOWL:
                 bowls -= 1
-                total += visit[station]
+                visits.append(holders[slot])
                 if thing - BOWL not in parts:
-                    total += WASTE
+                    fixed += WASTE
                     continue
                 for item in items_of(thing - BOWL):
                     left[item] -= 1
                     if left[item] < 0:
-                        total += WASTE
+                        fixed += WASTE
             elif thing & 3 == RAW:
-                if slot < boards:
-                    item, cost = thing + CHOPPED, self.service.rules.chops - work[slot] + visit[station]
-                    if layout.steps(station, cell) > 1:
-                        cost += visit[station]
-                elif slot < cooking:
-                    item, cost = thing + GRILLED, visit[station]
-                    later = max(later, self.service.rules.cooking - work[slot])
-                else:
-                    item = thing + CHOPPED if left[thing + CHOPPED] > 0 else thing + GRILLED
-                    cost = visit[station] + self._cost.get(item, (0, 0))[1]
-                if left[item] > 0:
+                item = thing + CHOPPED if slot < layout.boards else thing + GRILLED
+                if slot >= cooking and left[thing + CHOPPED] > 0:
+                    item = thing + CHOPPED
+                needed = left[item] > 0
+                if slot >= layout.boards and slot < cooking:
+                    on_stoves.append(slot)
+                elif needed and slot < layout.boards:
+                    fixed += self.service.rules.chops
+                    on_boards.append(slot)
+                elif needed:
+                    raw.append(item)
+                if needed:
                     left[item] -= 1
-                    total += cost
+                    visits.append(holders[slot])
             elif thing & 3 == BURNT:
-                total += WASTE
+                fixed += WASTE
             else:
-                total += visit[station]
+                visits.append(holders[slot])
                 if left[thing] > 0:
                     left[thing] -= 1
         if hand >= BOWL:
             bowls -= 1
             if hand - BOWL not in parts:
-                total += WASTE
+                fixed += WASTE
             else:
                 for item in items_of(hand - BOWL):
                     left[item] -= 1
                     if left[item] < 0:
-                        total += WASTE
+                        fixed += WASTE
         elif hand != NOTHING:
+            item = hand
             if hand & 3 == RAW:
                 item = hand + CHOPPED if left[hand + CHOPPED] > 0 else hand + GRILLED
-                if left[item] > 0:
-                    left[item] -= 1
-                    total += self._cost[item][1]
-                else:
-                    total += WASTE
-            elif hand & 3 != BURNT and left[hand] > 0:
-                left[hand] -= 1
-                total += 1
+            if item & 3 == BURNT or left[item] <= 0:
+                fixed += WASTE
             else:
-                total += WASTE
-        return left, max(total, later), bowls
+                left[item] -= 1
+                if hand == item:
+                    fixed += 1
+                else:
+                    raw.append(item)
+        missing = tuple([item for item, count in enumerate(left) for _ in range(count)])
+        return missing, bowls, fixed, tuple(visits), tuple(raw), tuple(on_boards), tuple(on_stoves)
 
-    def candidates(self, state: State, orders: int) -> list[tuple[int, ...]]:
+    def moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> Moves:
         """Returns sequences of stations whose use makes progress with `orders`."""
-        cell, hand, slots, work, served, _ = state
-        orders &= ~served
-        left, _, bowls = self._survey(cell, hand, slots, work, orders)
+        of_kind = self.layout.of_kind
+        special = {*of_kind[STOVE], *of_kind[HATCH]}
+        return tuple([(parts, special.isdisjoint(parts)) for parts in self._moves(hand, slots, orders, tally)])
+
+    def _moves(self, hand: int, slots: tuple[int, ...], orders: int, tally: Tally) -> list[tuple[Part, ...]]:
+        layout, (counts, parts, _) = self.layout, self.needs(orders)
+        boards, cooking, holders = layout.boards, layout.boards + layout.stoves, layout.holders
+        left, bowls = tally[:2]
         if hand == NOTHING:
-            return self._with_empty_hands(cell, slots, left, bowls, self.needs(orders)[1])
-        counts, parts, _ = self.needs(orders)
-        boards, cooking, holders = self.layout.boards, self.layout.boards + self.layout.stoves, self.layout.holders
+            return self._with_empty_hands(slots, left, bowls, parts)
+        chosen: list[tuple[Part, ...]] = []
+        to_bin: tuple[Part, ...] = (self._nearest(layout.of_kind[BIN]),)
+        free = self._free_counters(slots)
         if hand >= BOWL:
-            if self.service.order_for(state) >= 0:
-                return [(hatch,) for hatch in self.layout.of_kind[HATCH]]
             dish = hand - BOWL
+            if any(order.dish == dish for i, order in enumerate(self.service.orders) if orders >> i & 1):
+                return [(hatch,) for hatch in layout.of_kind[HATCH]]
             if dish not in parts:
-                return [(self._nearest(BIN, cell),)]
-            chosen: list[tuple[int, ...]] = []
+                return [to_bin]
             for slot, thing in enumerate(slots):
                 if NOTHING < thing < BOWL and thing & 3 != BURNT:
                     item = thing
@@ -194,36 +256,33 @@ class Outlook:
                         item = thing + GRILLED
                     if not dish >> item & 1 and dish | 1 << item in parts:
                         chosen.append((holders[slot],))
-            free = self._free_counters(cell, slots)
             return chosen + (free[:2] or [(holders[i],) for i in range(boards) if slots[i] == NOTHING][:1])
         if is_raw(hand):
-            chosen = [(holders[i],) * 2 for i in range(boards) if slots[i] == NOTHING and counts[hand + CHOPPED]]
+            chosen += [(holders[i],) * 2 for i in range(boards) if slots[i] == NOTHING and counts[hand + CHOPPED]]
             chosen += [(holders[i],) for i in range(boards, cooking) if slots[i] == NOTHING and counts[hand + GRILLED]]
-            return chosen or [*self._free_counters(cell, slots)[:1], (self._nearest(BIN, cell),)]
+            return chosen or [*free[:1], to_bin]
         if is_ready(hand):
-            chosen = [(bowl,) for bowl in self._bowls_for(hand, slots, parts)]
+            chosen += [(bowl,) for bowl in self._bowls_for(hand, slots, parts)]
             if bowls > 0 and max(slots) < BOWL:
-                chosen += [(rack,) for rack in self.layout.of_kind[RACK]]
-            return [*chosen, *self._free_counters(cell, slots)[:1]] or [(self._nearest(BIN, cell),)]
-        return [(self._nearest(BIN, cell),)]  # burnt
+                chosen += [(rack,) for rack in layout.of_kind[RACK]]
+            return [*chosen, *free[:1]] or [to_bin]
+        return [to_bin]  # burnt
 
     def _with_empty_hands(
-        self, cell: int, slots: tuple[int, ...], left: list[int], bowls: int, parts: frozenset[int]
-    ) -> list[tuple[int, ...]]:
-        """Returns the candidates of a cook with empty hands."""
+        self, slots: tuple[int, ...], left: tuple[int, ...], bowls: int, parts: frozenset[int]
+    ) -> list[tuple[Part, ...]]:
+        """Returns the moves of a cook with empty hands."""
         layout = self.layout
         boards, cooking, holders = layout.boards, layout.boards + layout.stoves, layout.holders
-        chosen: list[tuple[int, ...]] = []
-        for item, count in enumerate(left):
-            if count > 0:
-                places = range(boards) if item & 3 == CHOPPED else range(boards, cooking)
-                for slot in places:
-                    if slots[slot] == NOTHING:
-                        place = holders[slot]
-                        crate = self._crate_on_the_way(item >> 2, cell, place)
-                        chosen.append((crate, place, place) if slot < boards else (crate, place))
-        free = self._free_counters(cell, slots)
-        short = len(chosen) == 0 and any(count > 0 for count in left)
+        chosen: list[tuple[Part, ...]] = []
+        for item in dict.fromkeys(left):
+            for slot in range(boards) if item & 3 == CHOPPED else range(boards, cooking):
+                if slots[slot] == NOTHING:
+                    place = holders[slot]
+                    crate = self._nearest(self._crates[item >> 2], ON_THE_WAY)
+                    chosen.append((crate, place, place) if slot < boards else (crate, place))
+        free = self._free_counters(slots)
+        short = len(chosen) == 0 and len(left) > 0
         bowls = 0 if max(slots) >= BOWL else bowls
         for slot, thing in enumerate(slots):
             if thing == NOTHING:
@@ -233,21 +292,17 @@ class Outlook:
                 chosen.append((station,))
                 continue
             if thing & 3 == BURNT:
-                chosen.append((station, self._nearest(BIN, layout.end(station, cell))))
+                chosen.append((station, self._nearest(layout.of_kind[BIN])))
                 continue
             item = thing
             if thing & 3 == RAW:
-                if slot < boards:
-                    chosen.append((station,))
-                    continue
-                if slot >= cooking:
+                if slot < boards or slot >= cooking:
                     chosen.append((station,))
                     continue
                 item += GRILLED
-            end = layout.end(station, cell)
             chosen += [(station, bowl) for bowl in self._bowls_for(item, slots, parts)]
             if bowls > 0:
-                chosen.append((station, self._nearest(RACK, end)))
+                chosen.append((station, self._nearest(layout.of_kind[RACK])))
             if short and slot < cooking and free:
                 chosen.append((station, *free[0]))
         if bowls > 0:
@@ -263,25 +318,13 @@ class Outlook:
             if thing >= BOWL and not thing & bit and (thing - BOWL) | bit in parts
         ]
 
-    def _nearest(self, kind: int, cell: int) -> int:
-        steps = self.layout.steps
-        return min(self.layout.of_kind[kind], key=lambda number: steps(number, cell))
+    def _nearest(self, stations: list[int], rank: int = 0) -> Part:
+        return choice(tuple(stations), rank) if len(stations) > 1 else stations[0]
 
-    def _crate_on_the_way(self, food: int, cell: int, place: int) -> int:
-        """Returns the crate of a food with the shortest way from `cell` over the crate to `place`."""
-        key = food, cell, place
-        best = self._detours.get(key)
-        if best is None:
-            layout = self.layout
-            best = self._detours[key] = min(
-                self.crates[food],
-                key=lambda crate: layout.steps(crate, cell) + layout.steps(place, layout.end(crate, cell)),
-            )
-        return best
-
-    def _free_counters(self, cell: int, slots: tuple[int, ...]) -> list[tuple[int]]:
-        """Returns the free counters, nearest first."""
-        layout = self.layout
-        free = [i for i in layout.of_kind[COUNTER] if slots[layout.stations[i].slot] == NOTHING]
-        free.sort(key=lambda i: layout.steps(i, cell))
-        return [(number,) for number in free]
+    def _free_counters(self, slots: tuple[int, ...]) -> list[tuple[Part]]:
+        """Returns the nearest free counters, at most two."""
+        holders, first = self.layout.holders, self.layout.boards + self.layout.stoves
+        free = tuple([holders[slot] for slot in range(first, len(slots)) if slots[slot] == NOTHING])
+        if len(free) < 2:
+            return [(number,) for number in free]
+        return [(choice(free, rank, True),) for rank in range(2)]

@@ -9,9 +9,11 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from envsuite.envs.overcooked.service.ahead import Ahead
 from envsuite.envs.overcooked.service.cooks import greedy_use
 from envsuite.envs.overcooked.service.engine import NEVER, Service, State
 from envsuite.envs.overcooked.service.outlook import Outlook
+from envsuite.envs.overcooked.service.situations import Play, Spot
 
 GREED = 3.0  # weight of the estimated remaining steps against the elapsed ones
 EFFORT = 500  # states expanded from a state off the plan
@@ -75,35 +77,50 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
 
     Returns [] if `effort` expanded states lead to no such plan.
     """
-    orders, perform = service.all, service.perform
-    estimate, candidates, expired = outlook.estimate, outlook.candidates, service.expired
-    heap: list[tuple[float, int, State, Any]] = [(0.0, 0, start, None)]
-    seen = {start[:5]: start.time}
+    play, orders = Play(service), service.all
+    ahead = Ahead(outlook, play)
+    estimate, moves = ahead.estimate, ahead.moves
+    misses, perform, settled = play.misses, play.perform, play.settled
+    chains, chain, burning = play.situations.chains, play.situations.chain, play.situations.burning
+    timed = service.urgency[0][0] < NEVER
+    first, young = play.settled(play.spot(start))
+    heap: list[tuple[float, int, Spot, Any, Any]] = [(0.0, 0, first, (*first[:3], young), None)]
+    seen = {heap[0][3]: first[4]}
     limit += 1
     best: Any = None
     count = 0
     while heap and effort:
-        _, _, state, path = heapq.heappop(heap)
-        if seen[state[:5]] < state.time:
+        _, _, spot, key, path = heapq.heappop(heap)
+        cell, situation, served, since, time = spot
+        if seen[key] < time:
             continue
         effort -= 1
-        for numbers in candidates(state, orders):
-            after = state
-            for number in numbers:
-                after = perform(after, number)
-            key = after[:5]
-            if after.time >= min(limit, seen.get(key, NEVER)) or expired(after) >= 0:
+        for trips, plain in moves(situation, served):
+            numbers, steps, end = trips[cell]
+            if plain:
+                then, cuts = chains.get((situation, numbers)) or chain(situation, numbers)
+                after = end, then, served, since, time + steps + cuts
+            else:
+                after = spot
+                for number in numbers:
+                    after = perform(after, number)
+            later = after[4]
+            if later >= limit or (timed and misses(served, after[2], later)):
                 continue
-            if service.served_late(state, after):
+            ages: tuple[int, ...] = ()
+            if burning[after[1]]:
+                after, ages = settled(after)
+            key = after[0], after[1], after[2], ages
+            if later >= seen.get(key, NEVER):
                 continue
-            if after.served == orders:
-                limit, best = after.time, (numbers, path)
+            if after[2] == orders:
+                limit, best = later, (numbers, path)
                 continue
-            remaining = estimate(after, orders)
-            if after.time + remaining < limit:
-                seen[key] = after.time
+            remaining = estimate(after, ages)
+            if later + remaining < limit:
+                seen[key] = later
                 count += 1
-                heapq.heappush(heap, (after.time + GREED * remaining, -count, after, (numbers, path)))
+                heapq.heappush(heap, (later + GREED * remaining, -count, after, key, (numbers, path)))
     uses: list[int] = []
     while best is not None:
         uses += best[0][::-1]

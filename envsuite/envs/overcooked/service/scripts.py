@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice, permutations, product
 
-from envsuite.envs.overcooked.service.engine import CHOPPED, Service, State
+from envsuite.envs.overcooked.service.engine import CHOPPED, Service
 from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE
 from envsuite.envs.overcooked.service.outlook import items_of
+from envsuite.envs.overcooked.service.situations import Play, Spot
 
 MOST_SCRIPTS = 1000
+WON, LOST = -1, -2
 MOST_VISITS = 20_000  # uses of stations that a search for a winning script performs
 AHEAD = ((), (BOARD,), (STOVE,), (BOARD, STOVE))
 """Kinds of station on which an interleaved script begins foods of the next order."""
@@ -35,6 +38,19 @@ def scripts(service: Service, distinct: bool = True) -> Iterator[list[int]]:
             yield [numbers[kind][which] for kind, which in uses]
 
 
+def first_script(service: Service) -> list[int]:
+    """Returns the first one of `scripts`."""
+    layout = service.layout
+    plan = _first_plan(tuple([order.dish for order in service.orders]), layout.boards, layout.stoves)
+    return [layout.options(*use)[0] for use in plan]
+
+
+@lru_cache(maxsize=1024)
+def _first_plan(dishes: tuple[int, ...], boards: int, stoves: int) -> list[Use]:
+    batches = (sorted(items_of(dish), key=lambda item: -(item & 3)) for dish in dishes)
+    return [use for items in batches for use in batch_script(items, boards, stoves)]
+
+
 def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
     """Yields the scripts without their choice among equal stations."""
     layout = service.layout
@@ -48,7 +64,7 @@ def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
             yield [use for items in arranged for use in single_script(items)]
 
 
-def batch_script(items: list[int], boards: int, stoves: int) -> list[Use]:
+def batch_script(items: Sequence[int], boards: int, stoves: int) -> list[Use]:
     """Returns uses that prepare as many foods at once as there are boards and stoves, and gather them in a bowl."""
     uses: list[Use] = []
     left = list(items)
@@ -69,7 +85,7 @@ def batch_script(items: list[int], boards: int, stoves: int) -> list[Use]:
     return uses
 
 
-def single_script(items: list[int]) -> list[Use]:
+def single_script(items: Sequence[int]) -> list[Use]:
     """Returns uses that prepare one food after the other and drop each into a bowl on the first counter."""
     uses: list[Use] = []
     for number, item in enumerate(items):
@@ -120,60 +136,115 @@ def won_by_script(service: Service) -> bool:
     hatch throughout. If the orders change, scripts for the first orders and scripts that foresee the change are tried.
     The search gives up after MOST_VISITS uses of stations.
     """
-    budget = [MOST_VISITS]
-    return any(_wins(service, service.start(), plan, 0, {}, budget) for plan in distinct_plans(service))
+    runs = _Runs(service)
+    return any(runs.budget > 0 and runs.wins(0, runs.coded(plan)) for plan in distinct_plans(service))
 
 
-def distinct_plans(service: Service) -> dict[tuple[Use, ...], None]:
-    """Returns the different scripts for the orders in all sequences, without their choice among equal stations."""
+def distinct_plans(service: Service) -> Iterator[tuple[Use, ...]]:
+    """Yields the different scripts for the orders in all sequences, without their choice among equal stations."""
     layout = service.layout
-    return {
-        tuple(uses): None
-        for orders in {service.orders: None, service.changed.orders: None}
-        for sequence in permutations([items_of(order.dish) for order in orders])
-        for uses in all_plans(sequence, layout.boards, layout.stoves)
-    }
+    seen: set[tuple[Use, ...]] = set()
+    for orders in dict.fromkeys((service.orders, service.changed.orders)):
+        for sequence in permutations([items_of(order.dish) for order in orders]):
+            for plan in all_plans(sequence, layout.boards, layout.stoves):
+                if plan not in seen:
+                    seen.add(plan)
+                    yield plan
 
 
-def all_plans(dishes: Sequence[tuple[int, ...]], boards: int, stoves: int) -> Iterator[list[Use]]:
-    """Yields every script for dishes in this sequence without its choice among equal stations; some are equal."""
-    for arrange in (1, 0, -1):
-        arranged = [sorted(items, key=lambda item: -arrange * (item & 3)) for items in dishes]
-        yield [use for items in arranged for use in batch_script(items, boards, stoves)]
-        yield [use for items in arranged for use in single_script(items)]
-        for ahead, carry in product(AHEAD, (False, True)):
-            yield interleaved_script(arranged, boards, stoves, ahead, carry)
+@lru_cache(maxsize=512)
+def all_plans(dishes: tuple[tuple[int, ...], ...], boards: int, stoves: int) -> list[tuple[Use, ...]]:
+    """Returns every script for dishes in this sequence without its choice among equal stations."""
+    plans: list[list[Use]] = []
+    for arranged in dict.fromkeys(_arranged(dishes, arrange) for arrange in (1, 0, -1)):
+        plans.append([use for items in arranged for use in batch_script(items, boards, stoves)])
+        plans.append([use for items in arranged for use in single_script(items)])
+        plans += [interleaved_script(arranged, boards, stoves, *how) for how in product(AHEAD, (False, True))]
+    return list(dict.fromkeys(map(tuple, plans)))
 
 
-def _wins(
-    service: Service, state: State, plan: tuple[Use, ...], done: int, chosen: dict[Use, int], budget: list[int]
-) -> bool:
-    """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
-    layout = service.layout
-    for number in range(done, len(plan)):
-        use = kind, which = plan[number]
-        station = chosen.get(use, -1)
-        if station < 0:
-            options = layout.of_kind[kind]
-            if kind == CRATE:
-                options = [i for i in options if layout.stations[i].food == which]
-            elif kind not in (RACK, HATCH):
-                options = [options[which]]
-            if len(options) > 1:
-                return any(_wins(service, state, plan, number, {**chosen, use: i}, budget) for i in options)
-            chosen[use] = station = options[0]
-        before, state = state, service.perform(state, station)
-        if service.changes_by(before, state):
-            before, service = service.until_change(before, station), service.changed
-            state = service.perform(before, station)
-        budget[0] -= 1
-        if budget[0] <= 0:
-            return False
-        if service.expired(state) >= 0 or service.served_late(before, state):
-            return False
-        if state.served == service.all:
-            return True
-    return False
+def _arranged(dishes: Iterable[tuple[int, ...]], arrange: int) -> tuple[tuple[int, ...], ...]:
+    """Returns the dishes with their grilled foods first (1), last (-1), or in the dish's sequence (0)."""
+    return tuple(tuple(sorted(items, key=lambda item: -arrange * (item & 3))) for items in dishes)
+
+
+class _Runs:
+    """Runs of scripts in one service. Scripts that begin alike or reach the same spot share the rest of their runs.
+
+    A point is the number of a spot that scripts reach; point 0 is the start.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.budget = MOST_VISITS
+        self._layout, self._width = service.layout, len(service.layout.stations)
+        self._codes: dict[Use, int] = {}
+        self._options: dict[int, list[int]] = {}
+        """per use with a choice, by its negative code: the stations"""
+        self._chosen: dict[int, int] = {}
+        play = Play(service)
+        self._points = [(play, play.spot(service.start()))]
+        self._known: dict[tuple[bool, Spot], int] = {}
+        self._next: dict[int, int] = {}
+        """per point and next station (point * stations + station): the point after its use, WON or LOST"""
+
+    def coded(self, plan: Iterable[Use]) -> list[int]:
+        """Returns the station of each use, or the negative code of a use with a choice."""
+        codes = self._codes
+        return [codes[use] if use in codes else self._new_code(use) for use in plan]
+
+    def _new_code(self, use: Use) -> int:
+        options = self._layout.options(*use)
+        code = self._codes[use] = options[0] if len(options) == 1 else -1 - len(self._options)
+        if code < 0:
+            self._options[code] = options
+        return code
+
+    def wins(self, point: int, plan: Sequence[int], done: int = 0) -> bool:
+        """Tests whether a plan wins from its use number `done` on with any choice of the stations not chosen yet."""
+        chosen, width, following = self._chosen, self._width, self._next
+        for number in range(done, len(plan)):
+            station = plan[number]
+            if station < 0:
+                code, station = station, chosen.get(station, -1)
+                if station < 0:
+                    return self._wins_with_any(code, point, plan, number)
+            after = following.get(point * width + station)
+            if after is None:
+                after = self._use(point, station)
+            self.budget -= 1
+            if self.budget <= 0:
+                return False
+            if after < 0:
+                return after == WON
+            point = after
+        return False
+
+    def _wins_with_any(self, code: int, point: int, plan: Sequence[int], number: int) -> bool:
+        for station in self._options[code]:
+            self._chosen[code] = station
+            if self.wins(point, plan, number):
+                return True
+        del self._chosen[code]
+        return False
+
+    def _use(self, point: int, station: int) -> int:
+        """Returns the point after the use of a station, WON or LOST."""
+        play, before = self._points[point]
+        after = play.perform(before, station)
+        if play.is_interrupted(before, after):
+            before = play.until_change(before, station)
+            play = play.at(before)
+            after = play.perform(before, station)
+        if play.misses(before[2], after[2], after[4]):
+            number = LOST
+        elif after[2] == play.service.all:
+            number = WON
+        else:
+            number = self._known.setdefault((play.service.change is None, after), len(self._points))
+            if number == len(self._points):
+                self._points.append((play, after))
+        self._next[point * self._width + station] = number
+        return number
 
 
 def _kind(item: int) -> int:

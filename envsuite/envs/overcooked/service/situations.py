@@ -1,0 +1,247 @@
+"""Situations of a kitchen: the things in it without the cook's place, the orders and the time, as a graph.
+
+A search meets the same situations again and again, in different places and at different times, and so do searches in
+other kitchens with the same stations. What the use of a station does to the things is computed once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple
+
+from envsuite.envs.overcooked.service.engine import BOWL, BURNT, GRILLED, NOTHING, RAW, Service, State, is_raw
+from envsuite.envs.overcooked.service.layout import HATCH, STOVE
+
+MOST_SITUATIONS = 20_000  # situations that are remembered; about 20 MB
+MOST_KINDS = 4  # kinds of kitchen whose situations are remembered
+
+Things = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""A situation: hand, thing in each slot, and cuts on each board (0 elsewhere)."""
+Spot = tuple[int, int, int, tuple[int, ...], int]
+"""A state: cell, situation, orders served, the time at which the food on each stove was put there (0: none), time."""
+
+
+class Situations:
+    """All situations that were met so far in kitchens with the same stations and rules, by number.
+
+    The ages of food on stoves are not part of a situation, but the forms are. The tables hold numbers alone, so that
+    Python's garbage collector has little to do.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._stations = service.layout.stations
+        self._stoves = range(service.layout.boards, service.layout.boards + service.layout.stoves)
+        self._count = count()
+        self._numbers: dict[Things, int] = {}
+        self.things: dict[int, Things] = {}
+        self.burning: dict[int, tuple[tuple[int, int, int], ...]] = {}
+        """slot and number of each stove whose food changes with time, and the form of this food"""
+        self.uses: list[dict[int, tuple[int, int]]] = [{} for _ in self._stations]
+        """per station and situation: the situation after its whole use, and the steps of further cuts"""
+        self.chains: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
+        """the same for several stations one after the other, none of which is a stove or a hatch"""
+        self._forms: dict[tuple[int, int, int], int] = {}
+        self.greedy: dict[tuple[int, int], tuple[int, ...]] = {}
+        """per situation and dish: the stations among which the greedy cook chooses"""
+        self.outlooks: dict[tuple[int, ...], Any] = {}
+        """per dishes of the open orders: tables of `outlook`"""
+
+    def __len__(self) -> int:
+        return len(self.things)
+
+    def number(self, things: Things) -> int:
+        """Returns the number of a situation."""
+        known = self._numbers.get(things)
+        if known is not None:
+            return known
+        number, slots = next(self._count), things[1]
+        self.things[number] = things
+        self.burning[number] = tuple(
+            [
+                (slot, i, slots[slot] & 3)
+                for i, slot in enumerate(self._stoves)
+                if slots[slot] >= 0 and slots[slot] & 3 != BURNT
+            ]
+        )
+        return self._numbers.setdefault(things, number)
+
+    def use(self, situation: int, number: int) -> tuple[int, int]:
+        """Returns the situation after a whole use of a station beside the cook, and the steps of further cuts.
+
+        A hatch is used with success: the bowl is gone.
+        """
+        service, station = self._service, self._stations[number]
+        hand, slots, work = self.things[situation]
+        cuts = 0
+        if station.kind == HATCH:
+            after = self.number((NOTHING, slots, work))
+        else:
+            state = service.use(State(0, hand, slots, work, 0, 0), station)
+            while service.goes_on(state, number):
+                state, cuts = service.use(state, station), cuts + 1
+            after = self.number(state[1:4])
+        self.uses[number][situation] = after, cuts
+        return after, cuts
+
+    def chain(self, situation: int, numbers: tuple[int, ...]) -> tuple[int, int]:
+        """Returns the situation after whole uses of stations, no stove or hatch among them, and the steps of cuts."""
+        after, cuts = situation, 0
+        for number in numbers:
+            after, more = self.uses[number].get(after) or self.use(after, number)
+            cuts += more
+        self.chains[situation, numbers] = after, cuts
+        return after, cuts
+
+    def in_form(self, situation: int, slot: int, form: int) -> int:
+        """Returns the situation in which the food in a slot has another form."""
+        after = self._forms.get((situation, slot, form))
+        if after is None:
+            hand, slots, work = self.things[situation]
+            slots = (*slots[:slot], (slots[slot] & ~3) + form, *slots[slot + 1 :])
+            after = self._forms[situation, slot, form] = self.number((hand, slots, work))
+        return after
+
+
+class _Kind(NamedTuple):
+    """The stations and rules of a kitchen, and a service that has them."""
+
+    key: tuple[object, ...]
+    service: Service
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Kind) and self.key == other.key
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=MOST_KINDS)
+def _situations(kind: _Kind) -> Situations:
+    return Situations(kind.service)
+
+
+def situations_of(service: Service) -> Situations:
+    """Returns the situations of all kitchens with the stations and rules of a service. They start anew when full."""
+    kind = _Kind((service.layout.equipment, service.rules), service)
+    known = _situations(kind)
+    if len(known) > MOST_SITUATIONS:
+        _situations.cache_clear()
+        known = _situations(kind)
+    return known
+
+
+class Play:
+    """Whole uses of stations in one service, on spots."""
+
+    def __init__(self, service: Service, situations: Situations | None = None) -> None:
+        self.service = service
+        self.situations = situations_of(service) if situations is None else situations
+        layout, rules = service.layout, service.rules
+        self.walks, self._kinds, self._stations = layout.walks, layout.kinds, layout.stations
+        self._boards, self._stoves = layout.boards, layout.stoves
+        self._cooking, self._spoilt = rules.cooking, rules.cooking + rules.burning
+        self._changed = None if service.change is None else Play(service.changed, self.situations)
+
+    def spot(self, state: State) -> Spot:
+        """Returns the spot of a state."""
+        cell, hand, slots, work, served, time = state
+        first, end = self._boards, self._boards + self._stoves
+        since = [time - work[i] if slots[i] >= 0 and slots[i] & 3 != BURNT else 0 for i in range(first, end)]
+        cuts = (*work[:first], *[0] * self._stoves, *work[end:])
+        return cell, self.situations.number((hand, slots, cuts)), served, tuple(since), time
+
+    def state(self, spot: Spot) -> State:
+        """Returns the state of a spot."""
+        cell, situation, served, since, time = spot
+        situation = self.aged(situation, since, time)
+        hand, slots, cuts = self.situations.things[situation]
+        work = [*cuts]
+        for slot, i, _ in self.situations.burning[situation]:
+            work[slot] = time - since[i]
+        return State(cell, hand, slots, tuple(work), served, time)
+
+    def aged(self, situation: int, since: tuple[int, ...], time: int) -> int:
+        """Returns a situation with the forms that the food on stoves has at some time."""
+        for slot, i, before in self.situations.burning[situation]:
+            age = time - since[i]
+            form = RAW if age < self._cooking else GRILLED if age < self._spoilt else BURNT
+            if form != before:
+                situation = self.situations.in_form(situation, slot, form)
+        return situation
+
+    def settled(self, spot: Spot) -> tuple[Spot, tuple[int, ...]]:
+        """Returns a spot with the forms of food up to date, and the age of each food that changes with time."""
+        cell, situation, served, since, time = spot
+        burning = self.situations.burning
+        if not burning[situation]:
+            return spot, ()
+        situation = self.aged(situation, since, time)
+        return (cell, situation, served, since, time), tuple([time - since[i] for _, i, _ in burning[situation]])
+
+    def perform(self, spot: Spot, number: int) -> Spot:
+        """Returns the spot after a whole use of a station; the forms of food on stoves may be out of date."""
+        cell, situation, served, since, time = spot
+        steps, cell = self.walks[number][cell]
+        time += steps
+        situations, kind = self.situations, self._kinds[number]
+        if kind != STOVE:
+            if kind == HATCH:
+                order = self.service.order_of(situations.things[situation][0] - BOWL, served)
+                if order < 0:
+                    return cell, situation, served, since, time
+                served |= 1 << order
+            situation, cuts = situations.uses[number].get(situation) or situations.use(situation, number)
+            return cell, situation, served, since, time + cuts
+        slot = self._stations[number].slot
+        stove = slot - self._boards
+        before = situations.things[situation][1][slot]
+        if before >= 0:
+            situation = self.aged(situation, since, time - 1)
+            hand, slots, _ = situations.things[situation]
+            if is_raw(slots[slot]) and (hand == NOTHING or hand >= BOWL):
+                time = since[stove] + self._cooking + 1
+                situation = self.aged(situation, since, time - 1)
+        situation, _ = situations.uses[number].get(situation) or situations.use(situation, number)
+        after = situations.things[situation][1][slot]
+        if after == NOTHING != before:
+            since = (*since[:stove], 0, *since[stove + 1 :])
+        elif before == NOTHING != after:
+            since = (*since[:stove], time - 1, *since[stove + 1 :])
+        return cell, situation, served, since, time
+
+    def at(self, spot: Spot) -> Play:
+        """Returns the play with the orders as they stand at a spot."""
+        change = self.service.change
+        if change is None or spot[4] < change.time or spot[2] >> change.order & 1:
+            return self
+        return self._changed or self
+
+    def is_interrupted(self, before: Spot, after: Spot) -> bool:
+        """Tests whether the orders change on the way from a spot to another one."""
+        change = self.service.change
+        return change is not None and after[4] > change.time and not before[2] >> change.order & 1
+
+    def until_change(self, spot: Spot, number: int) -> Spot:
+        """Returns the spot at the change of the orders, during a whole use of station `number`."""
+        return self.spot(self.service.until_change(self.state(spot), number))
+
+    def misses(self, before: int, after: int, time: int) -> bool:
+        """Tests whether an order has expired by a time, or was served too late by the use of a station until then.
+
+        `before` and `after` are the orders served before and after the use.
+        """
+        now = after & ~before
+        for deadline, i in self.service.urgency:
+            if now >> i & 1:
+                if deadline < time:
+                    return True
+            elif deadline > time:
+                return False
+            elif not after >> i & 1:
+                return True
+        return False
