@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import re
 
-_PATTERNS = (
-    (r".*\b(?:go|venture|travel|move|head|walk|trip|run|east|west|north|south)\b.*?\b(north|south|east|west)\b.*", "go {0}"),
-    (r".*\binsert the (.+?) into the (.+?)'s lock to unlock it.*", "unlock {1} with {0}"),
-    (r".*\bthe (.+?) (?:inside|within|in) the .+? is unlocked with the (.+)", "unlock {0} with {1}"),
-    (r".*\bthe (.+?) is unlocked with the (.+)", "unlock {0} with {1}"),
-    (r".*\bunlock the (.+?)(?: (?:inside|within|in) the [^,.]+?)? with the (.+)", "unlock {0} with {1}"),
-    (r".*\bthe (.+?)(?: (?:inside|within|in) the [^,.]+)? is (?:wide )?(?:open|ajar|opened).*", "open {0}"),
-    (r".*\b(?:take|pick[- ]up|retrieve|recover|get|lift) the (.+?) from the floor.*", "take {0}"),
-    (r".*\b(?:take|pick[- ]up|retrieve|recover|get|lift) the (.+?) from the (.+?)(?: (?:inside|within|in) the .+)?", "take {0} from {1}"),
-    (r".*\b(?:drop|ditch|put down|discard|let go of) the (.+?)(?: (?:on the floor|in the|inside).*)?", "drop {0}"),
-    (r".*\b(?:put|place|rest|deposit|sit|lay) the (.+?) on the (.+?)(?: (?:inside|within|in) the .+)?", "put {0} on {1}"),
-    (r".*\b(?:put|place|rest|deposit|insert) the (.+?) (?:inside|into|within|in) the (.+?)(?: (?:inside|within|in) the .+)?", "insert {0} into {1}"),
-    (r".*\b(?:eat|consume|devour) the (.+)", "eat {0}"),
-    (r".*\b(?:open|pull open) the (.+?)(?: (?:inside|within|in) the .+)?", "open {0}"),
-    (r".*\b(?:close|shut) the (.+?)(?: (?:inside|within|in) the .+)?", "close {0}"),
-    (r".*\b(?:lock) the (.+?) with the (.+?)", "lock {0} with {1}"),
-)  # fmt: skip
+_MOVE = re.compile(
+    r".*\b(?:go|venture|travel|move|head|walk|trip|run|east|west|north|south)\b.*?\b(north|south|east|west)\b.*",
+    re.IGNORECASE,
+)
+_KEYS = ("key", "keycard", "latchkey", "passkey")
+_COMMANDS = {
+    "open": "open {place}",
+    "close": "close {place}",
+    "take": "take {thing}",
+    "drop": "drop {thing}",
+    "put": "put {thing} on {place}",
+    "insert": "insert {thing} into {place}",
+    "eat": "eat {thing}",
+    "unlock with": "unlock {place} with {key}",
+    "lock with": "lock {place} with {key}",
+}
+"""Commands of the acts that a sentence states completely. `lock` and `unlock` without a key are not among them."""
 
 
 def blind_commands(objective: str) -> list[str]:
-    """Returns one command for every sentence that names an act; ["look"] if none does."""
-    commands = []
+    """Returns the commands for every sentence that names an act; ["look"] if none does.
+
+    A sentence that names a lock but no key becomes several commands: the only thing held (the parser adds it), the
+    key that was taken last, and every kind of key.
+    """
+    commands: list[str] = []
+    taken: list[str] = []
     for sentence in re.split(r"(?<=[.!?]) ", objective):
-        clause = re.sub(r"^(?:if|once|after|when|with) [^,]*, ", "", sentence.strip(" .!?"), flags=re.IGNORECASE)
-        for pattern, template in _PATTERNS:
-            match = re.fullmatch(pattern, clause, flags=re.IGNORECASE)
-            if match:
-                commands.append(template.format(*match.groups()))
-                break
+        clause = re.sub(r"^(?:if|once|after|when|with|having|that done)\b[^,]*, ", "", sentence.strip(" .!?"), flags=re.IGNORECASE)
+        if move := _MOVE.fullmatch(clause):
+            commands.append(f"go {move[1]}")
+        elif act := brief_goal(clause):
+            kind, names = act
+            if kind in _COMMANDS:
+                commands.append(_COMMANDS[kind].format(**names))
+            else:
+                keys = taken[-1:] or _KEYS
+                commands += [f"{kind} {names['place']}", *(f"{kind} {names['place']} with {key}" for key in keys)]
+            if kind == "take" and names["thing"].split()[-1] in _KEYS:
+                taken.append(names["thing"])
     return commands or ["look"]
 
 
