@@ -32,7 +32,9 @@ def blind_commands(objective: str) -> list[str]:
     commands: list[str] = []
     taken: list[str] = []
     for sentence in re.split(r"(?<=[.!?]) ", objective):
-        clause = re.sub(r"^(?:if|once|after|when|with|having|that done)\b[^,]*, ", "", sentence.strip(" .!?"), flags=re.IGNORECASE)
+        clause = re.sub(
+            r"^(?:if|once|after|when|with|having|that done)\b[^,]*, ", "", sentence.strip(" .!?"), flags=re.IGNORECASE
+        )
         if move := _MOVE.fullmatch(clause):
             commands.append(f"go {move[1]}")
         elif act := brief_goal(clause):
