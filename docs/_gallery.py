@@ -44,7 +44,7 @@ ENTRIES = (
           ("BabyAI-easy-v1", "BabyAI-medium-v0", "BabyAI-hard-v0"),
           "Minigrid's drawing of the start; the player sees the bright cells"),
     Entry("textworld", "TextWorld", "TextWorld-w4-o6-q8-v1",
-          ("TextWorld-easy-v2", "TextWorld-medium-v1", "TextWorld-hard-v1"),
+          ("TextWorld-easy-v3", "TextWorld-medium-v2", "TextWorld-hard-v2"),
           "the map of the generated world; the player starts in the dark room"),
     Entry("overcooked", "Overcooked", "Overcooked-hard-v2",
           ("Overcooked-easy-v2", "Overcooked-medium-v2", "Overcooked-hard-v2",

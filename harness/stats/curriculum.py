@@ -34,7 +34,7 @@ def task_ladder(name: str) -> list[str]:
 
     Examples:
         >>> task_ladder("textworld")
-        ['TextWorld-easy-v2', 'TextWorld-medium-v1', 'TextWorld-hard-v1']
+        ['TextWorld-easy-v3', 'TextWorld-medium-v2', 'TextWorld-hard-v2']
     """
     return [registry.tasks(f"{name}-{level}")[0].id for level in LEVELS]
 

@@ -153,9 +153,9 @@ class TextWorld(TextEnv):
     )
     ranges = {"score": (0.0, 1.0)}
     levels = {
-        "easy": {"world_size": 2, "nb_objects": 3, "quest_length": 4, "goal": "brief", "max_steps": 12},
-        "medium": {"world_size": 4, "nb_objects": 6, "quest_length": 8, "max_steps": 24},
-        "hard": {"world_size": 8, "nb_objects": 12, "quest_length": 12, "max_steps": 50},
+        "easy": {"world_size": 4, "nb_objects": 6, "quest_length": 7, "goal": "brief", "max_steps": 16},
+        "medium": {"world_size": 4, "nb_objects": 6, "quest_length": 8, "goal": "brief", "max_steps": 24},
+        "hard": {"world_size": 8, "nb_objects": 12, "quest_length": 12, "goal": "brief", "max_steps": 50},
     }
     experts = ("", "policy")
     """'': a shortest plan, or the engine's policy if the game is too large; 'policy': always the
@@ -297,7 +297,7 @@ class TextWorld(TextEnv):
 
     def blind_script(self) -> list[str]:
         if self.challenge == "custom" and self.settings.goal == "brief":
-            return brief_goal_commands(self.objective)
+            return brief_goal_commands(self.objective, self.settings.max_steps)
         return blind_commands(self.objective)
 
     def remaining(self) -> int | None:
