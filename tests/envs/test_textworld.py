@@ -744,8 +744,8 @@ def test_impossible_settings_are_rejected_when_built(knobs, message):
 def test_a_game_that_exceeds_the_time_limit_is_reported_by_name(monkeypatch, tmp_path):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     monkeypatch.setattr("envsuite.envs.textworld.env.GENERATION_SECONDS", 1.0)
-    env = build(world_size=1, nb_objects=1, quest_length=50)
-    with pytest.raises(EngineFailure, match="did not answer 'make' w1-o1-q50_5 within 1 s and was killed"):
+    env = build(world_size=100, nb_objects=200, quest_length=50)
+    with pytest.raises(EngineFailure, match="did not answer 'make' w100-o200-q50_5 within 1 s and was killed"):
         env.reset(seed=5)
     env.close()
 
