@@ -38,7 +38,7 @@ class Station(NamedTuple):
 ON_THE_WAY = -1
 
 
-class Choice(NamedTuple):
+class ChosenStation(NamedTuple):
     """A station that is chosen by distance: the nearest is number 0, or the one on the shortest way to the next."""
 
     stations: tuple[int, ...]
@@ -47,12 +47,12 @@ class Choice(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def choice(stations: tuple[int, ...], rank: int = 0, from_start: bool = False) -> Choice:
+def choice(stations: tuple[int, ...], rank: int = 0, from_start: bool = False) -> ChosenStation:
     """Returns the same object for the same choice, which saves memory."""
-    return Choice(stations, rank, from_start)
+    return ChosenStation(stations, rank, from_start)
 
 
-Part = int | Choice
+Part = int | ChosenStation
 """A station to be used on a trip."""
 
 
@@ -103,7 +103,7 @@ class Trips(dict[int, tuple[tuple[int, ...], int, int]]):
             numbers.append(number)
         return tuple(numbers)
 
-    def _choose(self, choice: Choice, cell: int, index: int) -> int:
+    def _choose(self, choice: ChosenStation, cell: int, index: int) -> int:
         stations, rank, _ = choice
         walks = [self._walks[number][cell] for number in stations]
         if rank == ON_THE_WAY:
