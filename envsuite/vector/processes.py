@@ -1,7 +1,7 @@
 """`ProcessVectorEnv`: one vector environment whose games are shared out among processes.
 
-Each process has a vector environment of its own with a run of consecutive games. Steps and resets of all processes go
-on at the same time, and their results are joined. Results are those of one vector environment of all games.
+Each process plays consecutive games in its own vector environment. All processes step and reset at the same time, and
+their results are joined into what one vector environment of all games would return.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     Raises UsageError for fewer games than processes, and what a process raises. A process that dies raises
     EngineFailure, and the environment is closed, because the games of that process are lost. Ctrl-C closes it as well,
     because it may come in the middle of an answer. After another error of `step` or `reset`, all games must be reset.
-    There is no attribute `envs`: use `call`, `get_attr` and `set_attr`.
+    The environments of the games are reached by `call`, `get_attr` and `set_attr`; it has no `envs`.
     """
 
     def __init__(self, make: Make, num_envs: int, processes: int) -> None:
@@ -51,13 +51,12 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         sizes = [num_envs // processes + (i < num_envs % processes) for i in range(processes)]
         self._slices = [slice(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
         context: Any = multiprocessing.get_context("spawn")  # forks of a process with threads deadlock
+        pickled = pickle.dumps(make)  # read by `_serve`, which can answer with an error
         try:
             for size in sizes:
                 pipe, far_end = context.Pipe()
                 self._pipes.append(pipe)
-                process = context.Process(
-                    target=_serve, args=(far_end, pickle.dumps(make), size, os.getpid()), daemon=True
-                )
+                process = context.Process(target=_serve, args=(far_end, pickled, size, os.getpid()), daemon=True)
                 process.start()
                 self._processes.append(process)
                 far_end.close()
