@@ -133,7 +133,8 @@ _SCRIPTS = {
     ),
     "insert into a lockable container": (
         "go west; go north; take all but me; go east; go south; take all but me; "
-        "unlock {place} with latchkey; unlock {place} with key; unlock {place} with keycard; unlock {place} with passkey; open {place}; insert {thing} into {place}"
+        "unlock {place} with latchkey; unlock {place} with key; unlock {place} with keycard; unlock {place} with "
+        "passkey; open {place}; insert {thing} into {place}"
     ),
     "take": (
         "take all but me; unlock {place}; unlock {place} with key; unlock {place} with keycard; "
@@ -149,7 +150,8 @@ _SCRIPTS = {
     ),
     "open": (
         "take all but me; go south; go east; take all but me; open; unlock {place} with passkey; "
-        "take keycard; unlock {place} with key; unlock {place} with latchkey; unlock {place} with keycard; take all but me; open {place}"
+        "take keycard; unlock {place} with key; unlock {place} with latchkey; unlock {place} with keycard; take "
+        "all but me; open {place}"
     ),
     "unlock with": (
         "open; go north; go west; take all but me; go east; go south; "
@@ -162,11 +164,13 @@ _SCRIPTS = {
     "close": "close {place}",
     "unlock": (
         "go north; go west; open; take all but me; go south; open chest; "
-        "take all but me; go east; unlock {place} with passkey; unlock {place} with keycard; unlock {place} with latchkey; unlock {place} with key"
+        "take all but me; go east; unlock {place} with passkey; unlock {place} with keycard; unlock {place} with "
+        "latchkey; unlock {place} with key"
     ),
     "lock": (
         "go west; go north; open; take all but me; go east; go south; "
-        "lock {place} with passkey; open safe; lock {place} with key; close {place}; lock {place}; lock {place} with latchkey"
+        "lock {place} with passkey; open safe; lock {place} with key; close {place}; lock {place}; lock {place} "
+        "with latchkey"
     ),
 }
 """Scripts of at most twelve commands, the turns of TextWorld-easy-v2, by the kind of the last command.
