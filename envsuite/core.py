@@ -94,6 +94,7 @@ class TextEnv(LazilySeededEnv, ABC):
         self._initial_remaining: int | None = None
         self._potential = 0.0
         self._script: Sequence[str] | None = None  # of the blind player in this episode
+        self._drawn_ahead: tuple[int, Any] = -1, None  # seed of a later reset, and what `_draw` returned for it
 
     # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
@@ -118,6 +119,27 @@ class TextEnv(LazilySeededEnv, ABC):
         info["objective"] = self.objective
         info["labels"] = self.labels()
         return self._with_turns_left(text), info
+
+    def prepare(self) -> None:
+        """Draws the game of the next reset without a seed ahead of time. Results do not change.
+
+        A vector environment calls it while it waits. It does nothing in families that do not define `_draw`.
+        """
+        if type(self)._draw is not TextEnv._draw and self._drawn_ahead[0] != (seed := self._next_seed()):
+            self._drawn_ahead = seed, self._draw(seed)
+
+    def _next_seed(self) -> int:
+        """Returns the seed that the next reset without a seed takes from `np_random`, and leaves it there."""
+        generator = self.np_random.bit_generator
+        state = generator.state
+        seed = int(self.np_random.integers(2**31))
+        generator.state = state
+        return seed
+
+    def _drawn(self, seed: int) -> Any:
+        """Returns `_draw(seed)`, which `prepare` may have called already."""
+        (ahead, drawn), self._drawn_ahead = self._drawn_ahead, (-1, None)
+        return drawn if ahead == seed else self._draw(seed)
 
     def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
         """Returns the first observation of `seed`, and an `info` with the objective, the commands and the labels.
@@ -227,6 +249,12 @@ class TextEnv(LazilySeededEnv, ABC):
     @abstractmethod
     def _act(self, command: str) -> Outcome:
         """Runs one command of the player, which may be any string."""
+
+    def _draw(self, seed: int) -> Any:
+        """Returns what a reset draws from the seed and the knobs alone, for `_reset` to get by `_drawn(seed)`.
+
+        Families whose resets are expensive define it, so that a vector environment can call it ahead of time.
+        """
 
     def admissible(self) -> list[str]:
         """Returns the commands that make sense now; empty if they are unlimited."""

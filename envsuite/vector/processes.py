@@ -7,6 +7,7 @@ their results are joined into what one vector environment of all games would ret
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import pickle
@@ -28,6 +29,7 @@ from envsuite.vector.base import VectorStep, games_to_reset
 
 _PATIENCE = 2.0  # seconds that a process has to end by itself before it is interrupted
 _GRACE = 10.0  # seconds that an interrupted process has to close its environments
+_GARBAGE = 20_000, 10, 10  # thresholds of the search for cyclic garbage; the objects of many games make it slow
 _END = b""  # request to end
 Make = Callable[[int], VectorEnv[Any, Any, Any]]
 """Builds the vector environment of one process from its number of games. It must be picklable."""
@@ -253,13 +255,19 @@ def _serve(pipe: connection.Connection, make: bytes, size: int, parent: int) -> 
             _answer(pipe, None, error)
             return
         try:
+            gc.freeze()
+            gc.set_threshold(*_GARBAGE)
             spaces = envs.single_observation_space, envs.single_action_space
             _answer(pipe, (envs.spec, envs.metadata, envs.render_mode, *spaces))
+            prepare = getattr(envs, "prepare", lambda: False)  # other vector environments have none
+            idle = True  # there is nothing to prepare
             while True:
-                if not pipe.poll(_PATIENCE):
+                if not pipe.poll(_PATIENCE if idle else 0):
                     if os.getppid() != parent:  # which a process forked from it may hide
                         return
+                    idle = not prepare()
                     continue
+                idle = False
                 request = pipe.recv_bytes()
                 if request == _END:
                     return

@@ -125,7 +125,7 @@ class VirtualHomeEnv(HomeEnv):
         else:
             self.game = PublishedGame(settings.task) if published else fixed_game(settings.task, settings.sight)
 
-    def _new_game(self, seed: int) -> FixedGame:
+    def _draw(self, seed: int) -> FixedGame:
         household = draw(seed, self._household_settings)
         labels = {"split": self.settings.split, "home": f"{len(household.home.rooms)}-{household.plan}"}
         return FixedGame(household.home, household.goal, self.settings.sight, labels)
