@@ -140,7 +140,7 @@ class OvercookedEnv(Rounds):
 
     def _reset(self, seed: int) -> str:
         settings = self.settings
-        kitchen, recipe = kitchen_and_order(settings, seed)
+        kitchen, recipe = self._drawn(seed)
         if self._kitchen_name != (name := f"{kitchen.name} {'-'.join(recipe)}"):
             self._kitchen_name, self.kitchen = name, kitchen
             rewards = Rewards(chop=settings.chop_reward, wrong=settings.wrong_cost)
@@ -161,6 +161,9 @@ class OvercookedEnv(Rounds):
         self.team = Team(settings.cooks)
         self._scripts: list[Sequence[str]] = []  # of the blind players in this episode, by cook
         return self._describe()
+
+    def _draw(self, seed: int) -> tuple[Kitchen, tuple[str, ...]]:
+        return kitchen_and_order(self.settings, seed)
 
     def _act(self, command: str) -> Outcome:
         sim, settings, team, cook = self.sim, self.settings, self.team, self.active_cook
