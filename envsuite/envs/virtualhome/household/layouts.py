@@ -57,6 +57,12 @@ class Dice:
             random()
 
 
+@lru_cache(maxsize=65536)
+def shared(value: _T) -> _T:
+    """Returns one object for all equal values, so that 1,000 floor plans need less memory."""
+    return value
+
+
 class Places(NamedTuple):
     """Furniture where an object can start, with weights."""
 
@@ -103,7 +109,7 @@ class FurnishedPlan:
     def usual_by_door(self) -> dict[tuple[str, bool], Places]:
         """Returns (category, behind a door) -> the part of `usual` with or without a door, or all if there is none."""
         usual = self.usual
-        return {(sort, door): self.by_door(usual[sort], door) for sort in usual for door in (False, True)}
+        return {(sort, door): shared(self.by_door(usual[sort], door)) for sort in usual for door in (False, True)}
 
     def by_door(self, places: dict[str, float], door: bool) -> Places:
         """Returns the places with or without a door, or all if there is none."""
@@ -186,7 +192,7 @@ def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
         if faces in things:
             room = things[faces].room
         name = names.get(key, key)
-        things[name] = thing = Thing(name, room, on=on, faces=faces, **properties)
+        things[name] = thing = shared(Thing(name, room, on=on, faces=faces, **properties))
         for kind in _kinds_of(thing, spec):
             kinds.setdefault(kind, []).append(name)
     identity = repr((room_names[0], sorted(room_names), sorted((thing.key, thing.room) for thing in things.values())))

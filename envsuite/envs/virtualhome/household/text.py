@@ -48,7 +48,7 @@ _RESULTS = {
     SIT: "You sit on the {x}.",
     STANDUP: "You stand.",
 }
-_Lists = dict[int, list[int]]
+_Lists = dict[int, tuple[int, ...]]
 _Narrated = tuple[_Lists, _Lists, _Lists, dict[int, str]]
 _QUOTES = " \t\n.!\"'`*“”‘’"
 _FROM = re.compile(r"((?:take|grab|get|pick up|pick) .+?) (?:from|off|out of) .+", re.IGNORECASE)
@@ -68,6 +68,12 @@ class QuotedCommandParser(CommandParser):
 def _phrase(verb: str, x: str, y: str) -> str:
     """Returns a command. Homes share the text, so that many games at once need less memory."""
     return SHORT_PHRASES[verb].format(x=x, y=y)
+
+
+@lru_cache(maxsize=8192)
+def _action(verb: str, x: int, y: int) -> HomeAction:
+    """Returns an action. Homes share it, so that the search for cyclic garbage has less to walk over."""
+    return HomeAction(verb, x, y)
 
 
 class Offers:
@@ -91,7 +97,7 @@ class Offers:
         """Returns the command for an action, which may be a plain tuple."""
         phrase = self._of_furniture.get(action) or self._of_objects.get(action)
         if phrase is None:
-            action, nouns = HomeAction._make(action), self.home.nouns
+            action, nouns = _action(*action), self.home.nouns
             phrase = _phrase(action.verb, nouns.get(action.x, ""), nouns.get(action.y, ""))
             if action.x & self.home.movable:
                 self._of_objects[action], self._actions_of_objects[phrase] = phrase, action
@@ -193,14 +199,15 @@ class ShortNarrator:
         """Returns the furniture at floor level by room, the pieces at each, all of a room, and the other rooms."""
         home = self.engine.home
         roots = {
-            room: [bit for bit in home.bits(home.fixed_in[room]) if home.root[bit] == bit] for room in home.room_bits
+            room: tuple([bit for bit in home.bits(home.fixed_in[room]) if home.root[bit] == bit])
+            for room in home.room_bits
         }
-        pieces = {root: [root, *home.bits(mask & ~root)] for root, mask in home.at_root.items()}
+        pieces = {root: (root, *home.bits(mask & ~root)) for root, mask in home.at_root.items()}
         rooms = {
             room: "Other rooms: " + ", ".join(home.nouns[other] for other in home.room_bits if other != room) + "."
             for room in home.room_bits
         }
-        every = {room: home.bits(mask) for room, mask in home.fixed_in.items()}
+        every = {room: tuple(home.bits(mask)) for room, mask in home.fixed_in.items()}
         home.memo["narrated"] = roots, pieces, every, rooms
         return roots, pieces, every, rooms
 

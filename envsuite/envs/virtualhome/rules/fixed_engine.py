@@ -13,7 +13,7 @@ Differences from `HomeEngine`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
 from envsuite.envs.virtualhome.rules.engine import (
@@ -59,9 +59,13 @@ class FixedEngine(HomeEngine):
         self._things_at: dict[int, tuple[int, ...]] = {}
 
     @cached_property
-    def pieces(self) -> dict[int, list[int]]:
+    def pieces(self) -> dict[int, tuple[int, ...]]:
         """Returns furniture at floor level -> itself and what stands on it."""
-        return {root: self.home.bits(mask) for root, mask in self.home.at_root.items()}
+        home = self.home
+        pieces: dict[int, tuple[int, ...]] | None = home.memo.get("pieces")
+        if pieces is None:
+            pieces = home.memo["pieces"] = {root: tuple(home.bits(mask)) for root, mask in home.at_root.items()}
+        return pieces
 
     @cached_property
     def _places(self) -> dict[int, list[int]]:
@@ -100,7 +104,7 @@ class FixedEngine(HomeEngine):
         They are in the agent's room or, if `room` is given, anywhere in that one.
         """
         if self.nearsighted and not room:
-            places = self.pieces[s.near] if s.near else [s.room]
+            places: Sequence[int] = self.pieces[s.near] if s.near else [s.room]
         else:
             places = self._places[room or s.room]
         closed, rooms = self.home.door & ~s.open, self.home.room_mask
