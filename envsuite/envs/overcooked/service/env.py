@@ -26,7 +26,7 @@ from envsuite.envs.overcooked.menu import LEVELS_V1, LEVELS_V2
 from envsuite.envs.overcooked.service import picture, text
 from envsuite.envs.overcooked.service.cooks import greedy_use
 from envsuite.envs.overcooked.service.engine import BOWL, NOTHING, Rules, Service, State
-from envsuite.envs.overcooked.service.generator import ServiceKnobs, draw_service
+from envsuite.envs.overcooked.service.generator import DrawnService, ServiceKnobs, draw_service
 from envsuite.envs.overcooked.service.layout import STOVE
 from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import Follower, planner
@@ -100,6 +100,9 @@ class ServiceEnv(TextEnv):
         self._open(seed)
         return text.observation(self.now, self.state)
 
+    def _draw(self, seed: int) -> DrawnService:
+        return draw_service(self._drawn_with, seed)
+
     @property
     def now(self) -> Service:
         """The service with the orders as they stand."""
@@ -107,7 +110,7 @@ class ServiceEnv(TextEnv):
 
     def _open(self, seed: int) -> None:
         """Sets everything that depends on the seed."""
-        self.service, self.plan, self.rest = draw_service(self._drawn_with, seed)
+        self.service, self.plan, self.rest = self._drawn(seed)
         self.outlook = Outlook(self.service)
         self.state = self.service.start()
         self._total = max(1, self._estimate())

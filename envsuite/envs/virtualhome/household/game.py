@@ -56,7 +56,7 @@ class HouseholdGame:
         self.part, self.earned = 0, 0.0
         self.preferences: tuple[bool, ...] = ()
         self.reached = self.tracker.reached(self.state, 0, 0)
-        self.history: list[tuple[HomeState, int]] = [(self.state, 0)]
+        self.history: list[HomeState] = [self.state]
         self._expert: SearchingExpert | None = None
         self._offers = self._list_offers(self.state)
 
@@ -80,7 +80,7 @@ class HouseholdGame:
             return Outcome(REASONS[error], valid=False)
         if action.verb == WALK and not self._room_matters[self.part]:
             self.state = after
-            self.history.append((after, self.part))
+            self.history.append(after)
             self._offers = self._list_offers(after)
             text = self._narrator.everything(after) if self.full_view else self._narrator.news(after, action)
             return Outcome(text)
@@ -115,7 +115,7 @@ class HouseholdGame:
             self.reached = 0
             if self.part < len(self.goal.parts):
                 self.reached = tracker.reached(self.state, self.part, 0)
-        self.history.append((self.state, self.part))
+        self.history.append(self.state)
         self._offers = self._list_offers(self.state)
 
     def admissible(self) -> list[str]:
@@ -133,7 +133,7 @@ class HouseholdGame:
             return None
         if self._expert is None:
             self._expert = SearchingExpert(self.engine, self.goal)
-        action = self._expert.next(self.history)
+        action = self._expert.next(self.history, self.part)
         return self._list_offers.phrase(action) if action else None
 
     def save(self) -> Any:
@@ -143,6 +143,6 @@ class HouseholdGame:
     def load(self, saved: Any) -> None:
         """Restores a saved state. The searching expert then knows only what is visible in it."""
         self.state, self.part, self.reached, self.earned, self.preferences = saved
-        self.history = [(self.state, self.part)]
+        self.history = [self.state]
         self._expert = None
         self._offers = self._list_offers(self.state)

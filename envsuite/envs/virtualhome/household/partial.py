@@ -49,12 +49,12 @@ class SearchingExpert:
         self._planned: dict[tuple[HomeState, int], HomeAction] = {}
         self._relevance: dict[int, HouseholdPlanner] = {}
 
-    def next(self, history: list[tuple[HomeState, int]]) -> HomeAction | None:
-        """Returns the next command after the states of an episode, each with the part whose turn it is."""
-        for s, _ in history[self._read :]:
+    def next(self, history: list[HomeState], number: int) -> HomeAction | None:
+        """Returns the next command after the states of an episode, in the last of which part `number` has its turn."""
+        for s in history[self._read :]:
             self._see(s)
         self._read = len(history)
-        s, number = history[-1]
+        s = history[-1]
         if (s, number) not in self._planned:
             part = self.goal.parts[number]
             ways = self._known_ways(part, s)
