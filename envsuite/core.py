@@ -94,7 +94,8 @@ class TextEnv(LazilySeededEnv, ABC):
         self._initial_remaining: int | None = None
         self._potential = 0.0
         self._script: Sequence[str] | None = None  # of the blind player in this episode
-        self._drawn_ahead: tuple[int, Any] = -1, None  # seed of a later reset, and what `_draw` returned for it
+        self._seed_ahead = -1  # seed of a later reset for which `_draw` was called, or -1
+        self._drawn_ahead: Any = None  # what it returned
 
     # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
@@ -125,8 +126,9 @@ class TextEnv(LazilySeededEnv, ABC):
 
         A vector environment calls it while it waits. It does nothing in families that do not define `_draw`.
         """
-        if type(self)._draw is not TextEnv._draw and self._drawn_ahead[0] != (seed := self._next_seed()):
-            self._drawn_ahead = seed, self._draw(seed)
+        if type(self)._draw is not TextEnv._draw and self._seed_ahead != (seed := self._next_seed()):
+            self._drawn_ahead = self._draw(seed)
+            self._seed_ahead = seed
 
     def _next_seed(self) -> int:
         """Returns the seed that the next reset without a seed takes from `np_random`, and leaves it there."""
@@ -138,8 +140,9 @@ class TextEnv(LazilySeededEnv, ABC):
 
     def _drawn(self, seed: int) -> Any:
         """Returns `_draw(seed)`, which `prepare` may have called already."""
-        (ahead, drawn), self._drawn_ahead = self._drawn_ahead, (-1, None)
-        return drawn if ahead == seed else self._draw(seed)
+        drawn = self._drawn_ahead if self._seed_ahead == seed else self._draw(seed)
+        self._seed_ahead, self._drawn_ahead = -1, None
+        return drawn
 
     def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
         """Returns the first observation of `seed`, and an `info` with the objective, the commands and the labels.
@@ -421,7 +424,7 @@ def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any], task: str = "")
     declared = declared_knobs(env_class)
     for name in knobs:
         if name not in declared:
-            absent = env_class.absent_knobs.get(name)
+            absent = {"processes": "Set it in envsuite.registry.make_vec().", **env_class.absent_knobs}.get(name)
             hint = f" {absent}" if absent else did_you_mean(name, declared) or f" It has {', '.join(declared)}."
             raise BadKnob(f"{task or env_class.__name__} has no knob {name!r}.{hint}")
     return {name: knob.check(knobs[name]) if name in knobs else knob.default for name, knob in declared.items()}

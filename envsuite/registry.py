@@ -251,6 +251,7 @@ def make_vec(
     shaping_unit: ShapingUnit | str = ShapingUnit.COMMAND,
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     processes: int = 1,
+    render_mode: str | None = None,
     **knobs: Any,
 ) -> Any:
     """Builds `num_envs` environments of a task with `gym.make_vec`, using the task's own vector
@@ -266,7 +267,7 @@ def make_vec(
         2
     """
     task = _single(task)
-    settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), None, knobs)
+    settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), render_mode, knobs)
     reset_option = {"autoreset_mode": autoreset_mode}
     options: dict[str, Any] = reset_option if task.vector_entry_point else {"vector_kwargs": reset_option}
     make_part = partial(_make_games, task, {**options, **settings})

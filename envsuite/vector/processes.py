@@ -13,7 +13,9 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from multiprocessing import connection
@@ -24,7 +26,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envsuite.errors import EngineFailure, UsageError
+from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
 from envsuite.vector.base import VectorStep, games_to_reset
 
 _PATIENCE = 2.0  # seconds that a process has to end by itself before it is interrupted
@@ -41,14 +43,21 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     Raises UsageError for fewer games than processes, and what a process raises. A process that dies raises
     EngineFailure, and the environment is closed, because the games of that process are lost. Ctrl-C closes it as well,
     because it may come in the middle of an answer. After another error of `step` or `reset`, all games must be reset.
-    The environments of the games are reached by `call`, `get_attr` and `set_attr`; it has no `envs`.
+    The environments of the games are reached by `call`, `get_attr` and `set_attr`; it has no `envs`. Only one thread
+    may use it at a time.
+
+    A process that waits for its next request draws the games of later resets (`prepare` of its vector environment).
     """
 
     def __init__(self, make: Make, num_envs: int, processes: int) -> None:
         self._processes: list[Any] = []
         self._pipes: list[connection.Connection] = []
-        if not 1 <= processes <= num_envs:
-            raise UsageError(f"processes={processes} does not fit {num_envs} games: use 1 to {num_envs} processes.")
+        self._calls = threading.Lock()
+        self._closed_by = ""  # what has closed the environment, other than close()
+        if not (isinstance(num_envs, int) and num_envs >= 1):
+            raise UsageError(f"num_envs={num_envs!r} is no number of games: use an integer from 1.")
+        if not (isinstance(processes, int) and 1 <= processes <= num_envs):
+            raise UsageError(f"processes={processes!r} does not fit {num_envs} games: use 1 to {num_envs} processes.")
         self.num_envs = num_envs
         sizes = [num_envs // processes + (i < num_envs % processes) for i in range(processes)]
         self._slices = [slice(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
@@ -73,6 +82,9 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._texts = [""] * num_envs
         self._over = np.zeros(num_envs, dtype=bool)
         self._failed = False  # a step or reset raised, so that it is not known what the games did
+
+    def __reduce__(self) -> Any:
+        raise TypeError("A vector environment in several processes cannot be pickled: build one where it is needed.")
 
     # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
@@ -176,16 +188,30 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     def _ask(self, requests: Sequence[Any]) -> list[Any]:
         """Sends one request to each process (None: none to this one) and returns their answers."""
         if self.closed:
-            raise UsageError("This vector environment is closed: make a new one.")
+            raise UsageError(f"This vector environment is closed{self._closed_by}: make a new one.")
+        if not self._calls.acquire(blocking=False):
+            raise UsageError("This vector environment is in use by another thread: call it from one thread at a time.")
+        try:
+            return self._exchange(requests)
+        finally:
+            self._calls.release()
+
+    def _exchange(self, requests: Sequence[Any]) -> list[Any]:
         messages = {i: pickle.dumps(request) for i, request in enumerate(requests) if request is not None}
         try:
             for i, message in messages.items():
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `_answers` reports a dead process
                     self._pipes[i].send_bytes(message)
-        except BaseException:  # an interrupt
-            self.close()
+        except BaseException as cause:  # an interrupt
+            self._close_after(cause)
             raise
         return self._answers(messages)
+
+    def _close_after(self, cause: BaseException) -> None:
+        """Closes the environment after an exception that leaves requests or answers in the pipes."""
+        died = isinstance(cause, EngineFailure)
+        self._closed_by = f", because {'a process has died' if died else f'{type(cause).__name__} interrupted a call'}"
+        self.close()
 
     def _answers(self, asked: Iterable[int], starting: bool = False) -> list[Any]:
         """Returns one answer per process, None if it was not asked. Raises the first error after all have answered."""
@@ -196,8 +222,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                     messages[i] = self._pipes[i].recv_bytes()
                 except (EOFError, BrokenPipeError, ConnectionResetError):
                     raise self._death(i, starting) from None
-        except BaseException:  # also an interrupt: answers are left in the pipes, perhaps half read
-            self.close()
+        except BaseException as cause:  # also an interrupt: answers are left in the pipes, perhaps half read
+            self._close_after(cause)
             raise
         answers: list[Any] = [None] * len(self._pipes)
         for i, message in messages.items():
@@ -250,7 +276,7 @@ def _serve(pipe: connection.Connection, make: bytes, size: int, parent: int) -> 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
-            envs = pickle.loads(make)(size)
+            envs = _load(make)(size)
         except Exception as error:
             _answer(pipe, None, error)
             return
@@ -283,8 +309,24 @@ def _serve(pipe: connection.Connection, make: bytes, size: int, parent: int) -> 
             envs.close()
 
 
+def _load(make: bytes) -> Make:
+    """Raises UsageError for a class or function that a new process does not find."""
+    try:
+        loaded: Make = pickle.loads(make)
+    except AttributeError as error:
+        raise UsageError(
+            f"A new process cannot build the environment ({error}): define its class in a module, not in a notebook."
+        ) from None
+    return loaded
+
+
 def _answer(pipe: connection.Connection, answer: Any, error: Exception | None = None) -> None:
-    """Sends an answer or an error. An error that cannot be pickled, or read again, becomes an EngineFailure."""
+    """Sends an answer or an error. An error that cannot be pickled, or read again, becomes an EngineFailure.
+
+    Errors that users do not cause carry the traceback, which pickling would lose, as a note.
+    """
+    if error is not None and not isinstance(error, EnvsuiteError | gym.error.Error):
+        error.add_note("".join(traceback.format_exception(error)))
     try:
         message = pickle.dumps((answer, error), pickle.HIGHEST_PROTOCOL)
         if error is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -27,6 +29,7 @@ FAULTY, HOLDING = (f"{toy.__name__}-v0" for toy in (Faulty, Holding))
 
 SCRIPT = """
 import sys
+import threading
 import time
 from envsuite import registry
 
@@ -100,8 +103,9 @@ def test_an_error_in_a_game_is_raised_and_all_games_can_be_reset() -> None:
     envs = registry.make_vec(FAULTY, 4, processes=2, autoreset_mode=AutoresetMode.DISABLED)
     try:
         envs.reset(seed=[1, 2, 4, 3])
-        with pytest.raises(RuntimeError, match="the engine broke"):
+        with pytest.raises(RuntimeError, match="the engine broke") as caught:
             envs.step(["1"] * 4)
+        assert "toys.py" in caught.value.__notes__[0]  # the traceback in the process
         with pytest.raises(gym.error.ResetNeeded, match="reset\\(\\) all games"):
             envs.step(["1"] * 4)
         with pytest.raises(gym.error.ResetNeeded, match="without a reset_mask"):
@@ -120,7 +124,7 @@ def test_a_process_that_dies_is_an_engine_failure_that_names_its_games() -> None
     with pytest.raises(EngineFailure, match=r"Process 2 of 2, with games 2 to 3, has died \(exit code 3\)"):
         envs.step(["1"] * 4)
     wait_for_end(pids)
-    with pytest.raises(UsageError, match="closed"):
+    with pytest.raises(UsageError, match="closed, because a process has died: make a new one"):
         envs.step(["1"] * 4)
 
 
@@ -164,8 +168,63 @@ def test_an_exception_of_a_signal_handler_is_raised_and_hung_games_end() -> None
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     wait_for_end(pids)
-    with pytest.raises(UsageError, match="closed"):
+    with pytest.raises(UsageError, match="closed, because TimeoutError interrupted a call: make a new one"):
         envs.call("idle")
+
+
+def test_a_call_during_a_call_of_another_thread_is_refused() -> None:
+    envs = registry.make_vec(FAULTY, 2, processes=2, how="hang")
+    envs.reset(seed=[1, 3])
+
+    def step_until_killed() -> None:
+        with contextlib.suppress(EngineFailure):
+            envs.step(["1"] * 2)
+
+    step = threading.Thread(target=step_until_killed, daemon=True)
+    step.start()
+    deadline = time.monotonic() + 20
+    while not envs._calls.locked():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    try:
+        with pytest.raises(UsageError, match="in use by another thread"):
+            envs.get_attr("turn")
+    finally:
+        for process in envs._processes:
+            process.kill()
+        step.join()
+        envs.close()
+
+
+def test_it_cannot_be_pickled() -> None:
+    envs = registry.make_vec("HiLo-v0", 2, processes=2)
+    try:
+        with pytest.raises(TypeError, match="build one where it is needed"):
+            pickle.dumps(envs)
+    finally:
+        envs.close()
+
+
+def test_frames_of_all_games_are_returned() -> None:
+    envs = registry.make_vec("VirtualHome-easy-v1", 2, processes=2, render_mode="ansi")
+    try:
+        envs.reset(seed=0)
+        frames = envs.render()
+        assert len(frames) == 2 and all(isinstance(frame, str) and frame for frame in frames)
+    finally:
+        envs.close()
+
+
+def test_a_function_of_a_notebook_is_refused_with_a_cure() -> None:
+    """A notebook's `__main__` is not imported by new processes, like that of `python -c`."""
+    script = """
+from envsuite.vector.processes import ProcessVectorEnv
+def make(size):
+    return None
+ProcessVectorEnv(make, 2, 2)
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert "define its class in a module, not in a notebook" in result.stderr.strip().splitlines()[-1]
 
 
 def test_a_fork_of_the_parent_does_not_keep_the_processes_alive() -> None:
@@ -192,9 +251,14 @@ def test_environments_are_closed_in_their_processes(tmp_path: Path) -> None:
 
 
 def test_invalid_requests_are_refused() -> None:
-    for processes in (0, -1, 3):
+    refused: tuple[Any, ...] = 0, -1, 3, "2", 2.0
+    for processes in refused:
         with pytest.raises(UsageError, match="use 1 to 2 processes"):
             registry.make_vec("HiLo-v0", 2, processes=processes)
+    with pytest.raises(UsageError, match="num_envs=0 is no number of games"):
+        registry.make_vec("HiLo-v0", 0, processes=2)
+    with pytest.raises(BadKnob, match=r"Set it in envsuite\.registry\.make_vec"):
+        registry.make("HiLo-v0", processes=2)
     with pytest.raises(BadKnob, match="no knob 'speed'"):
         registry.make_vec("HiLo-v0", 2, processes=2, speed=3)
     envs = registry.make_vec(FAULTY, 2, processes=2, autoreset_mode=AutoresetMode.DISABLED, max_steps=1)
