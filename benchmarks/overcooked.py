@@ -77,7 +77,7 @@ def forms() -> None:
     print("|---" + "|--:" * 6 + "|")
     for task, settings, _ in ROWS:
         published = "_salad" in task and not task.endswith("cooks-v0")
-        measured = rates(task, settings, *((8_000, 400, 8) if published else (4_000, 30, 2)))
+        measured = rates(task, settings, *((8_000, 400, 8) if published else (8_000, 100, 4)))
         name = task + "".join(f" {key}={value}" for key, value in settings.items())
         print(f"| {name} | {measured.cells()} |", flush=True)
 

@@ -7,6 +7,7 @@ several processes are compared with one: the machine must be idle.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterator
@@ -40,12 +41,16 @@ HEADER = (
 
 
 def rates(task: str, settings: dict[str, Any], steps: int, turns: int, rounds: int = ROUNDS, resets: int = 0) -> Rates:
-    """Measures rounds of `steps` steps in one environment, and of `turns` turns of all games of the vector form.
+    """Measures rounds of `steps` steps in one environment, and of at least `turns` turns of the vector form.
 
-    The first round of the vector form counts as `cold`, the best of the later ones as its rate. Each process draws
-    `resets` games of other seeds before, so that what games share (floor plans) is in memory, as in a long run.
+    A round of the vector form has as many turns as the longest episodes and their resets take, or a multiple of that,
+    because games that start together also end together: a shorter round may have no reset, or more than its share.
+    The first round counts as `cold`, the best of the later ones as the rate. Each process draws `resets` games of
+    other seeds before, so that what games share (floor plans) is in memory, as in a long run.
     """
     env = registry.build(task, "dense", **settings)
+    longest = env.settings.max_steps + 1
+    turns = math.ceil(turns / longest) * longest
     for seed in range(500_000, 500_000 + resets):
         env.reset(seed=seed)
     single, *vectors = [

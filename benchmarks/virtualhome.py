@@ -65,7 +65,7 @@ def main() -> None:
     print("|---" + "|--:" * 9 + "|")
     for task in (*PUBLISHED, *DRAWN):
         published = task in PUBLISHED
-        measured = rates(task, {}, *((10_000, 400, 5, 0) if published else (4_000, 25, 8, 3_000)))
+        measured = rates(task, {}, *((10_000, 400, 5, 0) if published else (12_000, 100, 5, 3_000)))
         single = measured.single
         print(
             f"| {task} | {measured.cells()} | {without_resets(task):,.0f} | {single / REFERENCE:,.0f} "

@@ -281,7 +281,7 @@ def _serve(pipe: connection.Connection, make: bytes, size: int, parent: int) -> 
             _answer(pipe, None, error)
             return
         try:
-            gc.freeze()
+            gc.freeze()  # what exists now lives as long as the process
             gc.set_threshold(*_GARBAGE)
             spaces = envs.single_observation_space, envs.single_action_space
             _answer(pipe, (envs.spec, envs.metadata, envs.render_mode, *spaces))
