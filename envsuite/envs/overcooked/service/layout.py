@@ -175,10 +175,6 @@ class Layout:
         """Returns the steps from a floor cell until station `number` is used: 1 next to it."""
         return self.ways[number].steps[cell]
 
-    def end(self, number: int, cell: int) -> int:
-        """Returns the cell beside station `number` where the walk from a floor cell ends."""
-        return self.walks[number][cell][1]
-
     def options(self, kind: int, which: int) -> list[int]:
         """Returns the stations among which a script chooses: crates of a food, racks, hatches, or one other station."""
         options = self.of_kind[kind]

@@ -256,7 +256,7 @@ class Outlook:
                         item = thing + GRILLED
                     if not dish >> item & 1 and dish | 1 << item in parts:
                         chosen.append((holders[slot],))
-            return chosen + (free[:2] or [(holders[i],) for i in range(boards) if slots[i] == NOTHING][:1])
+            return chosen + (free or [(holders[i],) for i in range(boards) if slots[i] == NOTHING][:1])
         if is_raw(hand):
             chosen += [(holders[i],) * 2 for i in range(boards) if slots[i] == NOTHING and counts[hand + CHOPPED]]
             chosen += [(holders[i],) for i in range(boards, cooking) if slots[i] == NOTHING and counts[hand + GRILLED]]

@@ -191,7 +191,7 @@ class Play:
         situations, kind = self.situations, self._kinds[number]
         if kind != STOVE:
             if kind == HATCH:
-                order = self.service.order_of(situations.things[situation][0] - BOWL, served)
+                order = self.service.order_for(situations.things[situation][0], served)
                 if order < 0:
                     return cell, situation, served, since, time
                 served |= 1 << order
@@ -214,12 +214,14 @@ class Play:
             since = (*since[:stove], time - 1, *since[stove + 1 :])
         return cell, situation, served, since, time
 
+    def changes_by(self, spot: Spot) -> bool:
+        """Tests whether the orders have changed at a spot."""
+        change = self.service.change
+        return change is not None and spot[4] >= change.time and not spot[2] >> change.order & 1
+
     def at(self, spot: Spot) -> Play:
         """Returns the play with the orders as they stand at a spot."""
-        change = self.service.change
-        if change is None or spot[4] < change.time or spot[2] >> change.order & 1:
-            return self
-        return self._changed or self
+        return self._changed if self._changed is not None and self.changes_by(spot) else self
 
     def is_interrupted(self, before: Spot, after: Spot) -> bool:
         """Tests whether the orders change on the way from a spot to another one."""
