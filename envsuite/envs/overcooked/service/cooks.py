@@ -21,7 +21,7 @@ from envsuite.envs.overcooked.service.outlook import items_of
 from envsuite.envs.overcooked.service.situations import Play, Spot
 
 PerformedUse = tuple[Play, Spot, Spot]
-"""A whole use of a station: who plays, the spot before, and the spot afterwards."""
+"""A whole use of a station, or a part of it: the play with the orders as they stand, and the spots around it."""
 MOST_USES = 200  # uses after which a scripted cook counts as never serving
 
 

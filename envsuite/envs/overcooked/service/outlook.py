@@ -27,7 +27,7 @@ from envsuite.envs.overcooked.service.layout import (
     RACK,
     STOVE,
     Part,
-    choice,
+    chosen_station,
 )
 
 NEVER_BEFORE = {CRATE: (RACK,), HATCH: (RACK, HATCH), RACK: (RACK,)}
@@ -319,7 +319,7 @@ class Outlook:
         ]
 
     def _nearest(self, stations: list[int], rank: int = 0) -> Part:
-        return choice(tuple(stations), rank) if len(stations) > 1 else stations[0]
+        return chosen_station(tuple(stations), rank) if len(stations) > 1 else stations[0]
 
     def _free_counters(self, slots: tuple[int, ...]) -> list[tuple[Part]]:
         """Returns the nearest free counters, at most two."""
@@ -327,4 +327,4 @@ class Outlook:
         free = tuple([holders[slot] for slot in range(first, len(slots)) if slots[slot] == NOTHING])
         if len(free) < 2:
             return [(number,) for number in free]
-        return [(choice(free, rank, True),) for rank in range(2)]
+        return [(chosen_station(free, rank, True),) for rank in range(2)]
