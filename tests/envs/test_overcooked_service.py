@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsuite import registry
-from envsuite.envs.overcooked.kitchen import FLOOR
 from envsuite.envs.overcooked.service.cooks import play_greedy, serving_times, wins
 from envsuite.envs.overcooked.service.engine import (
     BOWL,
@@ -23,7 +22,7 @@ from envsuite.envs.overcooked.service.engine import (
 )
 from envsuite.envs.overcooked.service.generator import TENTHS, split_of, split_of_seed
 from envsuite.envs.overcooked.service.layout import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Layout, structure
-from envsuite.envs.overcooked.service.scripts import first_script, scripts
+from envsuite.envs.overcooked.service.scripts import scripts
 from envsuite.envs.overcooked.service.situations import Play
 from envsuite.errors import BadKnob, UsageError
 
@@ -126,17 +125,6 @@ def test_steps_change_one_thing_at_a_time(moves):
             kind = service.layout.stations[service.layout.holders[slot]].kind
             assert kind != STOVE or NOTHING <= thing < BOWL
         state = after
-
-
-def test_the_ways_to_all_stations_at_once_are_those_to_each():
-    kitchen = small().layout.kitchen
-    targets = [cell for cell, sides in enumerate(kitchen.sides) if sides and kitchen.kind[cell] != FLOOR]
-    assert [way.steps for way in kitchen.find_ways(targets)] == [kitchen.find_way(cell).steps for cell in targets]
-
-
-def test_the_first_script_is_the_first_of_all():
-    service = small(Order(CHOPPED_TOMATO | GRILLED_ONION), Order(CHOPPED_TOMATO))
-    assert first_script(service) == next(scripts(service))
 
 
 # ---- kept kitchens -------------------------------------------------------------------------------------------------
