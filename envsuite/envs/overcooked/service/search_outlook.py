@@ -9,7 +9,7 @@ from envsuite.envs.overcooked.service.situations import Play, Spot
 
 
 class _Table:
-    """What a search remembers about the situations with the same open orders."""
+    """Results that a search remembers for the situations with the same open orders."""
 
     def __init__(self, service: Service, orders: int) -> None:
         self.orders = orders
