@@ -21,7 +21,7 @@ from envsuite.envs.overcooked.service.outlook import items_of
 from envsuite.envs.overcooked.service.situations import Play, Spot
 
 PerformedUse = tuple[Play, Spot, Spot]
-"""A whole use of a station: who plays, the spot before, and the spot afterwards."""
+"""A whole use of a station, or a part of it: the play with the orders as they stand, and the spots around it."""
 MOST_USES = 200  # uses after which a scripted cook counts as never serving
 
 
@@ -97,11 +97,8 @@ def _clearing(layout: Layout, slots: tuple[int, ...]) -> list[int]:
     ]
 
 
-def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterator[PerformedUse]:
-    """Yields each whole use of a station as (play, before, after), with the orders as they stand then.
-
-    A use is interrupted if the orders change meanwhile. `resume` continues it under the changed orders.
-    """
+def follow(service: Service, uses: Iterable[int]) -> Iterator[PerformedUse]:
+    """Yields each whole use of a station. A use during which the orders change has two parts, before and after that."""
     play = Play(service)
     spot = play.spot(service.start())
     for number in uses:
@@ -111,8 +108,6 @@ def follow(service: Service, uses: Iterable[int], resume: bool = True) -> Iterat
             end = play.until_change(spot, number)
             yield play, spot, end
             play, spot = play.at(end), end
-            if not resume:
-                continue
             after = play.perform(spot, number)
         yield play, spot, after
         spot = after
@@ -127,9 +122,9 @@ def served_at(uses: Iterable[PerformedUse], orders: int) -> list[int]:
     return times
 
 
-def serving_times(service: Service, uses: Iterable[int], resume: bool = True) -> list[int]:
+def serving_times(service: Service, uses: Iterable[int]) -> list[int]:
     """Returns the step at which each order is served by whole uses of stations, NEVER for the others."""
-    return served_at(follow(service, uses, resume), len(service.orders))
+    return served_at(follow(service, uses), len(service.orders))
 
 
 def is_won(uses: Iterable[PerformedUse]) -> bool:
@@ -142,22 +137,16 @@ def is_won(uses: Iterable[PerformedUse]) -> bool:
     return False
 
 
-def wins(service: Service, uses: Iterable[int], resume: bool = True) -> bool:
+def wins(service: Service, uses: Iterable[int]) -> bool:
     """Returns True if whole uses of stations serve every order by its deadline."""
-    return is_won(follow(service, uses, resume))
-
-
-def greedy_uses(service: Service, sequence: Iterable[int] = ()) -> Iterator[int]:
-    """Yields the uses of the greedy cook, to be followed without `resume`."""
-    return (number for number, *_ in _greedy(service, sequence))
+    return is_won(follow(service, uses))
 
 
 def follow_greedy(service: Service, sequence: Iterable[int] = ()) -> Iterator[PerformedUse]:
-    """Yields the uses of the greedy cook as `follow` does."""
-    return ((play, before, after) for _, play, before, after in _greedy(service, sequence))
+    """Yields each whole use of a station by the greedy cook, who decides anew when the orders change.
 
-
-def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Play, Spot, Spot]]:
+    `sequence` is another sequence of the orders than theirs.
+    """
     orders = tuple(sequence) or range(len(service.orders))
     play = Play(service)
     walks, greedy = play.walks, play.situations.greedy
@@ -184,11 +173,8 @@ def _greedy(service: Service, sequence: Iterable[int]) -> Iterator[tuple[int, Pl
             number = options[steps.index(min(steps))]
         after = play.perform(spot, number)
         if play.is_interrupted(spot, after):
-            end = play.until_change(spot, number)
-            yield number, play, spot, end
-            after = end
-        else:
-            yield number, play, spot, after
+            after = play.until_change(spot, number)
+        yield play, spot, after
         spot = after
 
 

@@ -99,12 +99,10 @@ class Service:
         """Returns the service with the orders as they stand in a state."""
         return self.changed if self.changes_by(state) else self
 
-    def changes_by(self, state: State, later: State | None = None) -> bool:
-        """Tests whether the orders have changed in a state; with `later`, whether they do on the way there."""
+    def changes_by(self, state: State) -> bool:
+        """Tests whether the orders have changed in a state."""
         change = self.change
-        if change is None or state.served >> change.order & 1:
-            return False
-        return state.time >= change.time if later is None else later.time > change.time
+        return change is not None and state.time >= change.time and not state.served >> change.order & 1
 
     def until_change(self, state: State, number: int) -> State:
         """Returns the state at the change of the orders, during a whole use of station `number`."""
@@ -118,11 +116,6 @@ class Service:
             if order.deadline <= state.time and not state.served >> i & 1:
                 return i
         return -1
-
-    def served_late(self, before: State, after: State) -> bool:
-        """Tests whether an order was served between two states, the latter right after serving, and too late."""
-        served = after.served & ~before.served
-        return any(order.deadline < after.time for i, order in enumerate(self.orders) if served >> i & 1)
 
     def step(self, state: State, direction: int) -> State:
         """Returns the state after one step of time: a move, the use of a station, or nothing (STAY)."""
@@ -164,7 +157,7 @@ class Service:
                 after = BOWL | 1 << hand
         elif kind == BIN:
             after = BOWL if hand > BOWL else NOTHING if 0 <= hand < BOWL else hand
-        elif kind == HATCH and (order := self.order_for(state)) >= 0:
+        elif kind == HATCH and (order := self.order_for(hand, served)) >= 0:
             after, served = NOTHING, served | 1 << order
         return State(cell, after, slots, work, served, time)
 
@@ -194,14 +187,10 @@ class Service:
         work = (*work[:slot], done, *work[slot + 1 :])
         return State(cell, hand, slots, work, served, time)
 
-    def order_for(self, state: State) -> int:
-        """Returns the order that the bowl in the cook's hand serves, the most urgent one first, or -1."""
-        return self.order_of(state.hand - BOWL, state.served)
-
-    def order_of(self, dish: int, served: int) -> int:
-        """Returns the most urgent order of a dish that is not served yet, or -1."""
+    def order_for(self, hand: int, served: int) -> int:
+        """Returns the most urgent unserved order that the thing in the cook's hand serves, or -1."""
         for _, i in self.urgency:
-            if self.orders[i].dish == dish and not served >> i & 1:
+            if self.orders[i].dish == hand - BOWL and not served >> i & 1:
                 return i
         return -1
 
@@ -228,7 +217,7 @@ class Service:
         """Returns the state after a whole use of a station: walk, wait for the stove, use it, cut until it is cut."""
         layout, station = self.layout, self.layout.stations[number]
         cell, hand, slots, work, served, time = state
-        steps, end = layout.ways[number].steps[cell], layout.end(number, cell)
+        steps, end = layout.walks[number][cell]
         if station.kind == STOVE:
             state = self.wait(state, steps - 1, end)
             if self._waits(state, station):

@@ -30,7 +30,7 @@ from envsuite.envs.overcooked.service.generator import DrawnService, ServiceKnob
 from envsuite.envs.overcooked.service.layout import STOVE
 from envsuite.envs.overcooked.service.outlook import Outlook
 from envsuite.envs.overcooked.service.planner import Follower, planner
-from envsuite.envs.overcooked.service.scripts import scripts
+from envsuite.envs.overcooked.service.scripts import first_script
 from envsuite.envs.overcooked.text import normalise
 from envsuite.errors import UsageError
 from envsuite.types import Knob, Outcome
@@ -235,7 +235,7 @@ class ServiceEnv(TextEnv):
         if self.settings.control == "primitive":
             return MARCH
         stations = self.service.layout.stations
-        return [f"use {stations[number].name}" for number in next(scripts(self.service))]
+        return [f"use {stations[number].name}" for number in first_script(self.service)]
 
     def _estimate(self) -> int:
         return self.outlook.at(self.state).estimate(self.state, self.service.all)

@@ -173,11 +173,7 @@ def with_change(rng: np.random.Generator, game: DrawnService, settings: ServiceK
         if dish == service.orders[order].dish:
             continue
         changing = Service(service.layout, service.orders, settings.rules, OrderChange(step, order, Order(dish)))
-        start = next(
-            play.state(after)
-            for play, _, after in follow(changing, game.plan)
-            if after[4] >= step and not after[2] >> order & 1
-        )
+        start = next(play.state(after) for play, _, after in follow(changing, game.plan) if play.changes_by(after))
         rest = search(changing.changed, Outlook(changing.changed), start, NEVER, EFFORT)
         if not rest:
             continue

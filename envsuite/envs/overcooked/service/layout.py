@@ -35,25 +35,28 @@ class Station(NamedTuple):
     slot: int = -1
 
 
+Equipment = tuple[tuple[int, ...], tuple[int, ...]]
+"""Kind and food of each station."""
 ON_THE_WAY = -1
+"""Rank of the station on the shortest way to the next one."""
 
 
 class ChosenStation(NamedTuple):
-    """A station that is chosen by distance: the nearest is number 0, or the one on the shortest way to the next."""
+    """A station of a trip that depends on where the cook is: the nearest of some stations, or one by another rank."""
 
     stations: tuple[int, ...]
-    rank: int = 0
-    from_start: bool = False  # the distance is that from the beginning of the trip
+    rank: int = 0  # 0 for the nearest, 1 for the second nearest, or ON_THE_WAY
+    from_start: bool = False  # measures distances from the beginning of the trip, not from the station before
 
 
 @lru_cache(maxsize=1024)
-def choice(stations: tuple[int, ...], rank: int = 0, from_start: bool = False) -> ChosenStation:
-    """Returns the same object for the same choice, which saves memory."""
+def chosen_station(stations: tuple[int, ...], rank: int = 0, from_start: bool = False) -> ChosenStation:
+    """Returns one object per choice, which saves memory."""
     return ChosenStation(stations, rank, from_start)
 
 
 Part = int | ChosenStation
-"""A station to be used on a trip."""
+"""A station of a trip: its number, or a choice."""
 
 
 class Walks(dict[int, tuple[int, int]]):
@@ -103,8 +106,9 @@ class Trips(dict[int, tuple[tuple[int, ...], int, int]]):
             numbers.append(number)
         return tuple(numbers)
 
-    def _choose(self, choice: ChosenStation, cell: int, index: int) -> int:
-        stations, rank, _ = choice
+    def _choose(self, part: ChosenStation, cell: int, index: int) -> int:
+        """Returns the station that part number `index` stands for, with distances from a cell."""
+        stations, rank, _ = part
         walks = [self._walks[number][cell] for number in stations]
         if rank == ON_THE_WAY:
             onward = self._walks[self._stations[index]]  # the choice is the only one, and is not the last part
@@ -168,16 +172,12 @@ class Layout:
         self.walks = [Walks(way, self.kitchen.delta) for way in self.ways]
         self.trips = AllTrips(self.walks)
         self.kinds = tuple(station.kind for station in self.stations)
-        self.equipment = self.kinds, tuple(station.food for station in self.stations)
-        """kind and food of each station: kitchens that have the same number their stations alike"""
+        self.equipment: Equipment = self.kinds, tuple(station.food for station in self.stations)
+        """the same in kitchens that differ in their maps and in the names of their foods alone"""
 
     def steps(self, number: int, cell: int) -> int:
         """Returns the steps from a floor cell until station `number` is used: 1 next to it."""
         return self.ways[number].steps[cell]
-
-    def end(self, number: int, cell: int) -> int:
-        """Returns the cell beside station `number` where the walk from a floor cell ends."""
-        return self.walks[number][cell][1]
 
     def options(self, kind: int, which: int) -> list[int]:
         """Returns the stations among which a script chooses: crates of a food, racks, hatches, or one other station."""

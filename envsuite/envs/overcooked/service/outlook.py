@@ -27,7 +27,7 @@ from envsuite.envs.overcooked.service.layout import (
     RACK,
     STOVE,
     Part,
-    choice,
+    chosen_station,
 )
 
 NEVER_BEFORE = {CRATE: (RACK,), HATCH: (RACK, HATCH), RACK: (RACK,)}
@@ -256,7 +256,7 @@ class Outlook:
                         item = thing + GRILLED
                     if not dish >> item & 1 and dish | 1 << item in parts:
                         chosen.append((holders[slot],))
-            return chosen + (free[:2] or [(holders[i],) for i in range(boards) if slots[i] == NOTHING][:1])
+            return chosen + (free or [(holders[i],) for i in range(boards) if slots[i] == NOTHING][:1])
         if is_raw(hand):
             chosen += [(holders[i],) * 2 for i in range(boards) if slots[i] == NOTHING and counts[hand + CHOPPED]]
             chosen += [(holders[i],) for i in range(boards, cooking) if slots[i] == NOTHING and counts[hand + GRILLED]]
@@ -319,7 +319,7 @@ class Outlook:
         ]
 
     def _nearest(self, stations: list[int], rank: int = 0) -> Part:
-        return choice(tuple(stations), rank) if len(stations) > 1 else stations[0]
+        return chosen_station(tuple(stations), rank) if len(stations) > 1 else stations[0]
 
     def _free_counters(self, slots: tuple[int, ...]) -> list[tuple[Part]]:
         """Returns the nearest free counters, at most two."""
@@ -327,4 +327,4 @@ class Outlook:
         free = tuple([holders[slot] for slot in range(first, len(slots)) if slots[slot] == NOTHING])
         if len(free) < 2:
             return [(number,) for number in free]
-        return [(choice(free, rank, True),) for rank in range(2)]
+        return [(chosen_station(free, rank, True),) for rank in range(2)]

@@ -9,10 +9,10 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from envsuite.envs.overcooked.service.ahead import Ahead
 from envsuite.envs.overcooked.service.cooks import greedy_use
 from envsuite.envs.overcooked.service.engine import NEVER, Service, State
 from envsuite.envs.overcooked.service.outlook import Outlook
+from envsuite.envs.overcooked.service.search_outlook import SearchOutlook
 from envsuite.envs.overcooked.service.situations import Play, Spot
 
 GREED = 3.0  # weight of the estimated remaining steps against the elapsed ones
@@ -78,8 +78,8 @@ def search(service: Service, outlook: Outlook, start: State, limit: int = NEVER,
     Returns [] if `effort` expanded states lead to no such plan.
     """
     play, orders = Play(service), service.all
-    ahead = Ahead(outlook, play)
-    estimate, moves = ahead.estimate, ahead.moves
+    search_outlook = SearchOutlook(outlook, play)
+    estimate, moves = search_outlook.estimate, search_outlook.moves
     misses, perform, settled = play.misses, play.perform, play.settled
     chains, chain, burning = play.situations.chains, play.situations.chain, play.situations.burning
     timed = service.urgency[0][0] < NEVER

@@ -12,10 +12,12 @@ from envsuite.envs.overcooked.service.outlook import items_of
 from envsuite.envs.overcooked.service.situations import Play, Spot
 
 MOST_SCRIPTS = 1000
-WON, LOST = -1, -2
 MOST_VISITS = 20_000  # uses of stations that a search for a winning script performs
 AHEAD = ((), (BOARD,), (STOVE,), (BOARD, STOVE))
 """Kinds of station on which an interleaved script begins foods of the next order."""
+
+WON, LOST = -1, -2
+"""Ends of a run, in place of the number of a point."""
 
 Use = tuple[int, int]
 """A use of a station: its kind and its number from 0; for a crate the food."""
@@ -46,9 +48,9 @@ def first_script(service: Service) -> list[int]:
 
 
 @lru_cache(maxsize=1024)
-def _first_plan(dishes: tuple[int, ...], boards: int, stoves: int) -> list[Use]:
+def _first_plan(dishes: tuple[int, ...], boards: int, stoves: int) -> tuple[Use, ...]:
     batches = (sorted(items_of(dish), key=lambda item: -(item & 3)) for dish in dishes)
-    return [use for items in batches for use in batch_script(items, boards, stoves)]
+    return tuple([use for items in batches for use in batch_script(items, boards, stoves)])
 
 
 def _plans(service: Service, distinct: bool) -> Iterator[list[Use]]:
@@ -152,15 +154,15 @@ def distinct_plans(service: Service) -> Iterator[tuple[Use, ...]]:
                     yield plan
 
 
-@lru_cache(maxsize=512)
-def all_plans(dishes: tuple[tuple[int, ...], ...], boards: int, stoves: int) -> list[tuple[Use, ...]]:
+@lru_cache(maxsize=128)
+def all_plans(dishes: tuple[tuple[int, ...], ...], boards: int, stoves: int) -> tuple[tuple[Use, ...], ...]:
     """Returns every script for dishes in this sequence without its choice among equal stations."""
     plans: list[list[Use]] = []
     for arranged in dict.fromkeys(_arranged(dishes, arrange) for arrange in (1, 0, -1)):
         plans.append([use for items in arranged for use in batch_script(items, boards, stoves)])
         plans.append([use for items in arranged for use in single_script(items)])
         plans += [interleaved_script(arranged, boards, stoves, *how) for how in product(AHEAD, (False, True))]
-    return list(dict.fromkeys(map(tuple, plans)))
+    return tuple(dict.fromkeys(map(tuple, plans)))
 
 
 def _arranged(dishes: Iterable[tuple[int, ...]], arrange: int) -> tuple[tuple[int, ...], ...]:

@@ -1,32 +1,38 @@
-"""Situations of a kitchen: the things in it without the cook's place, the orders and the time, as a graph.
+"""Situations of kitchens: the things in a kitchen, without the cook's place, the orders and the time.
 
-A search meets the same situations again and again, in different places and at different times, and so do searches in
-other kitchens with the same stations. What the use of a station does to the things is computed once.
+Searches reach the same situations in different places, at different times, and in all kitchens with the same stations.
+The effect of a station on a situation is therefore computed once and remembered for all of them.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import count
-from typing import Any, NamedTuple
 
-from envsuite.envs.overcooked.service.engine import BOWL, BURNT, GRILLED, NOTHING, RAW, Service, State, is_raw
-from envsuite.envs.overcooked.service.layout import HATCH, STOVE
+from envsuite.envs.overcooked.service.engine import BOWL, BURNT, GRILLED, NOTHING, RAW, Rules, Service, State, is_raw
+from envsuite.envs.overcooked.service.layout import HATCH, STOVE, Equipment
+from envsuite.envs.overcooked.service.outlook import Moves, Tally
 
-MOST_SITUATIONS = 20_000  # situations that are remembered; about 20 MB
-MOST_KINDS = 4  # kinds of kitchen whose situations are remembered
+MOST_ENTRIES = 50_000  # length of `Situations` that is kept; about 25 MB
+MOST_KINDS = 4  # sets of stations and rules whose situations are remembered
 
 Things = tuple[int, tuple[int, ...], tuple[int, ...]]
 """A situation: hand, thing in each slot, and cuts on each board (0 elsewhere)."""
+Dishes = tuple[int, ...]
+"""Dishes of open orders, sorted."""
 Spot = tuple[int, int, int, tuple[int, ...], int]
-"""A state: cell, situation, orders served, the time at which the food on each stove was put there (0: none), time."""
+"""A state: cell, situation, orders served, the time at which the food on each stove was put there, time.
+
+The time of a stove has no meaning where the stove is empty or its food is burnt.
+"""
 
 
 class Situations:
-    """All situations that were met so far in kitchens with the same stations and rules, by number.
+    """Numbers of the situations reached so far in kitchens with the same stations and rules, and tables of results.
 
-    The ages of food on stoves are not part of a situation, but the forms are. The tables hold numbers alone, so that
-    Python's garbage collector has little to do.
+    The form of food on a stove is part of a situation; its age is not. The tables depend on the stations and rules
+    alone, not on the map or the deadlines, and hold integers and tuples, which Python's garbage collector can skip.
+    Threads may share them: an entry that two threads compute is the same.
     """
 
     def __init__(self, service: Service) -> None:
@@ -37,19 +43,22 @@ class Situations:
         self._numbers: dict[Things, int] = {}
         self.things: dict[int, Things] = {}
         self.burning: dict[int, tuple[tuple[int, int, int], ...]] = {}
-        """slot and number of each stove whose food changes with time, and the form of this food"""
+        """per situation: slot and number of each stove whose food changes with time, and the form of this food"""
         self.uses: list[dict[int, tuple[int, int]]] = [{} for _ in self._stations]
-        """per station and situation: the situation after its whole use, and the steps of further cuts"""
+        """per station and situation: the situation after a whole use of the station, and the steps of further cuts"""
         self.chains: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
-        """the same for several stations one after the other, none of which is a stove or a hatch"""
+        """per situation and stations, none of them a stove or a hatch: as `uses`, after one use of each"""
         self._forms: dict[tuple[int, int, int], int] = {}
         self.greedy: dict[tuple[int, int], tuple[int, ...]] = {}
         """per situation and dish: the stations among which the greedy cook chooses"""
-        self.outlooks: dict[tuple[int, ...], Any] = {}
-        """per dishes of the open orders: tables of `outlook`"""
+        self.tallies: dict[tuple[Dishes, int], Tally] = {}
+        """per dishes of the open orders and situation: the remaining work"""
+        self.moves: dict[tuple[Dishes, int], Moves] = {}
+        """per dishes of the open orders and situation: the moves that make progress"""
 
     def __len__(self) -> int:
-        return len(self.things)
+        """Returns the number of situations and of their remaining work and moves, which use most of the memory."""
+        return len(self.things) + len(self.tallies) + len(self.moves)
 
     def number(self, things: Things) -> int:
         """Returns the number of a situation."""
@@ -104,35 +113,20 @@ class Situations:
         return after
 
 
-class _Kind(NamedTuple):
-    """The stations and rules of a kitchen, and a service that has them."""
-
-    key: tuple[object, ...]
-    service: Service
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Kind) and self.key == other.key
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
 @lru_cache(maxsize=MOST_KINDS)
-def _situations(kind: _Kind) -> Situations:
-    return Situations(kind.service)
+def _shared(equipment: Equipment, rules: Rules) -> list[Situations]:
+    """Returns a list that holds the situations of all kitchens with some stations and rules, or nothing yet."""
+    return []
 
 
 def situations_of(service: Service) -> Situations:
-    """Returns the situations of all kitchens with the stations and rules of a service. They start anew when full."""
-    kind = _Kind((service.layout.equipment, service.rules), service)
-    known = _situations(kind)
-    if len(known) > MOST_SITUATIONS:
-        _situations.cache_clear()
-        known = _situations(kind)
-    return known
+    """Returns the situations of all kitchens with the stations and rules of a service; new ones when they are full."""
+    shared = _shared(service.layout.equipment, service.rules)
+    situations = shared[0] if shared else None
+    if situations is None or len(situations) > MOST_ENTRIES:
+        situations = Situations(service)
+        shared[:] = [situations]
+    return situations
 
 
 class Play:
@@ -191,7 +185,7 @@ class Play:
         situations, kind = self.situations, self._kinds[number]
         if kind != STOVE:
             if kind == HATCH:
-                order = self.service.order_of(situations.things[situation][0] - BOWL, served)
+                order = self.service.order_for(situations.things[situation][0], served)
                 if order < 0:
                     return cell, situation, served, since, time
                 served |= 1 << order
@@ -214,12 +208,14 @@ class Play:
             since = (*since[:stove], time - 1, *since[stove + 1 :])
         return cell, situation, served, since, time
 
+    def changes_by(self, spot: Spot) -> bool:
+        """Tests whether the orders have changed at a spot."""
+        change = self.service.change
+        return change is not None and spot[4] >= change.time and not spot[2] >> change.order & 1
+
     def at(self, spot: Spot) -> Play:
         """Returns the play with the orders as they stand at a spot."""
-        change = self.service.change
-        if change is None or spot[4] < change.time or spot[2] >> change.order & 1:
-            return self
-        return self._changed or self
+        return self._changed if self._changed is not None and self.changes_by(spot) else self
 
     def is_interrupted(self, before: Spot, after: Spot) -> bool:
         """Tests whether the orders change on the way from a spot to another one."""
