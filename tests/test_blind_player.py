@@ -9,6 +9,7 @@ from envsuite import registry
 from envsuite.checks import players
 from envsuite.checks.demand import NotJudged
 from envsuite.envs.textworld.blind import blind_commands, brief_goal, brief_goal_commands
+from envsuite.envs.textworld.blind_scripts import LONG_SCRIPTS
 from envsuite.errors import UsageError
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -203,6 +204,16 @@ def test_scripts_of_larger_houses_fit_the_turns(objective, last_command, turns):
     script = brief_goal_commands(objective, turns)
     assert len(script) <= turns and last_command in script
     assert not any("{" in command for command in script)
+
+
+def test_every_brief_level_in_larger_houses_has_scripts_of_its_turns():
+    newest = [
+        registry.knob_names(registry.TASKS[f"TextWorld-{name}"]) for name in ("easy-v3", "medium-v2", "hard-v2")
+    ]
+    assert [knobs["max_steps"] for knobs in newest] == list(LONG_SCRIPTS)
+    levels = registry.env_class(registry.TASKS["TextWorld-easy-v3"]).levels
+    for knobs, level in zip(newest, levels.values(), strict=True):
+        assert knobs.items() >= level.items()
 
 
 def test_an_objective_without_a_brief_goal_is_read_sentence_by_sentence():
