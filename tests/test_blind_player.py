@@ -207,9 +207,7 @@ def test_scripts_of_larger_houses_fit_the_turns(objective, last_command, turns):
 
 
 def test_every_brief_level_in_larger_houses_has_scripts_of_its_turns():
-    newest = [
-        registry.knob_names(registry.TASKS[f"TextWorld-{name}"]) for name in ("easy-v3", "medium-v2", "hard-v2")
-    ]
+    newest = [registry.knob_names(registry.TASKS[f"TextWorld-{name}"]) for name in ("easy-v3", "medium-v2", "hard-v2")]
     assert [knobs["max_steps"] for knobs in newest] == list(LONG_SCRIPTS)
     levels = registry.env_class(registry.TASKS["TextWorld-easy-v3"]).levels
     for knobs, level in zip(newest, levels.values(), strict=True):

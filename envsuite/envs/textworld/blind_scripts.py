@@ -152,7 +152,7 @@ LONG_SCRIPTS = {
 }
 """Scripts for larger houses, by turns (16: TextWorld-easy-v3, 24: -medium-v2, 50: -hard-v2) and group of goals.
 
-They were fitted to 1,500 training games of each level, by simulated annealing in a simulator of the parser. Neither is in
-the repository; benchmarks/textworld_blind.py compares the scripts with random changes of them. Commands that won no
-training game were removed, so that a script may be shorter than the turns; the player then repeats it.
+They were fitted to 1,500 training games of each level, by simulated annealing in a simulator of the parser. Neither
+program is in the repository; benchmarks/textworld_blind.py compares the scripts with random changes of them. Commands
+that won no training game were removed, so that a script may be shorter than the turns; the player then repeats it.
 """
