@@ -1,10 +1,12 @@
 """The blind player: scripts that read only the objective, and the check that a level is not won by one."""
 
 import dataclasses
+import random
 
 import pytest
 
 import envsuite
+from benchmarks.textworld_blind import changed
 from envsuite import registry
 from envsuite.checks import players
 from envsuite.checks.demand import NotJudged
@@ -218,3 +220,10 @@ def test_an_objective_without_a_brief_goal_is_read_sentence_by_sentence():
     assert brief_goal("Find out what there is to do.") is None
     assert brief_goal_commands("Find out what there is to do.") == ["look"]
     assert brief_goal_commands("Close the box.") == ["close box"]
+
+
+def test_a_changed_script_fits_the_turns():
+    dice = random.Random(1)
+    scripts = {changed("go west; open box; take key", ["look", "go east"], dice, turns=4) for _ in range(200)}
+    assert len(scripts) > 20
+    assert {len(script.split("; ")) for script in scripts} == {1, 2, 3, 4}
