@@ -4,7 +4,7 @@
 
 A twin of a test game is a game of `train` with the same structure (`structure.structure_digest`).
 Games are generated without .z8, for both kinds of seeds: TextWorld's own (version 0) and split by
-structure (version 1). Lines already in FOLDER are reused, so after --seconds the command can be
+structure (version 1 and later). Lines already in FOLDER are reused, so after --seconds the command can be
 repeated for the others. It writes envsuite/envs/textworld/structures.json and
 benchmarks/textworld_splits.md, which state how many games are compared.
 """
@@ -141,7 +141,7 @@ def page(results: dict[str, Any]) -> str:
     lines += [
         "",
         "Games of test and valid with a twin among the training games. Version 0 splits by seed, as the Practitioner's "
-        "Guide does; version 1 assigns every structure to one split, for all settings at once.",
+        "Guide does; later versions (v1 in the table) assign every structure to one split, for all settings at once.",
         "",
         "| setting | version | training games | test: twins | test: structures | valid: twins | valid: structures |",
         "|---|---|--:|--:|--:|--:|--:|",

@@ -43,7 +43,7 @@ ENTRIES = (
     Entry("babyai", "BabyAI", "BabyAI-hard-v0",
           ("BabyAI-easy-v1", "BabyAI-medium-v0", "BabyAI-hard-v0"),
           "Minigrid's drawing of the start; the player sees the bright cells"),
-    Entry("textworld", "TextWorld", "TextWorld-w4-o6-q8-v1",
+    Entry("textworld", "TextWorld", "TextWorld-medium-v2",
           ("TextWorld-easy-v3", "TextWorld-medium-v2", "TextWorld-hard-v2"),
           "the map of the generated world; the player starts in the dark room"),
     Entry("overcooked", "Overcooked", "Overcooked-hard-v2",

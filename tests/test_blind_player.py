@@ -1,14 +1,17 @@
 """The blind player: scripts that read only the objective, and the check that a level is not won by one."""
 
 import dataclasses
+import random
 
 import pytest
 
 import envsuite
+from benchmarks.textworld_blind import changed
 from envsuite import registry
 from envsuite.checks import players
 from envsuite.checks.demand import NotJudged
 from envsuite.envs.textworld.blind import blind_commands, brief_goal, brief_goal_commands
+from envsuite.envs.textworld.blind_scripts import LONG_SCRIPTS
 from envsuite.errors import UsageError
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -205,7 +208,22 @@ def test_scripts_of_larger_houses_fit_the_turns(objective, last_command, turns):
     assert not any("{" in command for command in script)
 
 
+def test_every_brief_level_in_larger_houses_has_scripts_of_its_turns():
+    newest = [registry.knob_names(registry.TASKS[f"TextWorld-{name}"]) for name in ("easy-v3", "medium-v2", "hard-v2")]
+    assert [knobs["max_steps"] for knobs in newest] == list(LONG_SCRIPTS)
+    levels = registry.env_class(registry.TASKS["TextWorld-easy-v3"]).levels
+    for knobs, level in zip(newest, levels.values(), strict=True):
+        assert knobs.items() >= level.items()
+
+
 def test_an_objective_without_a_brief_goal_is_read_sentence_by_sentence():
     assert brief_goal("Find out what there is to do.") is None
     assert brief_goal_commands("Find out what there is to do.") == ["look"]
     assert brief_goal_commands("Close the box.") == ["close box"]
+
+
+def test_a_changed_script_fits_the_turns():
+    dice = random.Random(1)
+    scripts = {changed("go west; open box; take key", ["look", "go east"], dice, turns=4) for _ in range(200)}
+    assert len(scripts) > 20
+    assert {len(script.split("; ")) for script in scripts} == {1, 2, 3, 4}

@@ -167,21 +167,29 @@ def test_a_brief_goal_is_that_of_tw_make_and_custom_games_have_no_goal_none():
         registry.build("TextWorld-easy-v2", goal="none")
 
 
-def test_scripts_win_games_of_both_versions_of_easy():
-    """The script for a brief goal searches both rooms. That for version 1 repeats the objective and fills in keys."""
-    won = {}
-    for task in ("TextWorld-easy-v1", "TextWorld-easy-v2"):
-        env = registry.build(task, engine="auto")
-        won[task] = 0
-        for seed in range(5, 11):
-            env.reset(seed=seed)
-            over = False
-            while not over:
-                _, _, terminated, truncated, _ = env.step(env.blind())
-                over = terminated or truncated
-            won[task] += env.success
-        env.close()
-    assert won == {"TextWorld-easy-v1": 6, "TextWorld-easy-v2": 4}
+@pytest.mark.parametrize(
+    ("task", "seeds", "wins"),
+    [
+        ("TextWorld-easy-v1", range(5, 11), 6),
+        ("TextWorld-easy-v2", range(5, 11), 4),
+        ("TextWorld-easy-v3", (35, 36), 1),
+        ("TextWorld-medium-v2", (3, 4), 1),
+        ("TextWorld-hard-v2", (16, 17), 1),
+    ],
+)
+def test_scripts_win_some_games_of_a_level(task, seeds, wins):
+    """The script of version 1 repeats the objective and fills in keys; the others search the house."""
+    env = registry.build(task)
+    won = 0
+    for seed in seeds:
+        env.reset(seed=seed)
+        over = False
+        while not over:
+            _, _, terminated, truncated, _ = env.step(env.blind())
+            over = terminated or truncated
+        won += env.success
+    env.close()
+    assert won == wins
 
 
 def test_settings_with_few_structures_are_refused_with_their_number(monkeypatch):

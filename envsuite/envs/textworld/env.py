@@ -17,9 +17,9 @@ Practitioner's Guide), `cooking` (First TextWorld Problems), `treasure_hunter` a
 rooms, longer quests, more distractors and higher levels.
 
 Seeds are TextWorld's own: seed 17 of `TextWorld-w2-o3-q4-v0` is `tw-make custom --world-size 2
---nb-objects 3 --quest-length 4 --seed 17`. With `split_by=structure` (version 1 of the tasks) a seed
-below 40,000 stands for a test game, below 50,000 for a validation game, and others for training
-games, and games of different splits never share a structure (`structure.py`). Games come from the
+--nb-objects 3 --quest-length 4 --seed 17`. With `split_by=structure` (version 1 of the tasks
+and later) a seed below 40,000 stands for a test game, below 50,000 for a validation game, and others
+for training games, and games of different splits never share a structure (`structure.py`). Games come from the
 cache or are generated on reset.
 """
 

@@ -28,7 +28,7 @@ Their games repeat one of an earlier split or seed, or cannot be generated."""
 
 
 DISJOINT = {"train": range(50_001, 1_050_001), "valid": range(40_001, 40_201), "test": range(1, 201)}
-"""Seeds of version 1, in the ranges of `structure.split_of_seed`."""
+"""Seeds of version 1 and later, in the ranges of `structure.split_of_seed`."""
 
 
 DETAILED_BLIND_SHARE = 1.0
