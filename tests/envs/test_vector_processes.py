@@ -29,7 +29,6 @@ FAULTY, HOLDING = (f"{toy.__name__}-v0" for toy in (Faulty, Holding))
 
 SCRIPT = """
 import sys
-import threading
 import time
 from envsuite import registry
 
