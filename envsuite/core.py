@@ -94,8 +94,7 @@ class TextEnv(LazilySeededEnv, ABC):
         self._initial_remaining: int | None = None
         self._potential = 0.0
         self._script: Sequence[str] | None = None  # of the blind player in this episode
-        self._seed_ahead = -1  # seed of a later reset for which `_draw` was called, or -1
-        self._drawn_ahead: Any = None  # what it returned
+        self._drawn_ahead: tuple[Any, Any] | None = None  # (seed and knobs of a later reset, its `_draw_game`)
 
     # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
@@ -121,14 +120,17 @@ class TextEnv(LazilySeededEnv, ABC):
         info["labels"] = self.labels()
         return self._with_turns_left(text), info
 
-    def prepare(self) -> None:
+    def draw_ahead(self) -> None:
         """Draws the game of the next reset without a seed ahead of time. Results do not change.
 
-        A vector environment calls it while it waits. It does nothing in families that do not define `_draw`.
+        A vector environment calls it while it waits. It does nothing in families that do not define `_draw_game`.
         """
-        if type(self)._draw is not TextEnv._draw and self._seed_ahead != (seed := self._next_seed()):
-            self._drawn_ahead = self._draw(seed)
-            self._seed_ahead = seed
+        if type(self)._draw_game is TextEnv._draw_game:
+            return
+        seed = self._next_seed()
+        drawn_for = seed, {**vars(self.settings)}
+        if self._drawn_ahead is None or self._drawn_ahead[0] != drawn_for:
+            self._drawn_ahead = drawn_for, self._draw_game(seed)
 
     def _next_seed(self) -> int:
         """Returns the seed that the next reset without a seed takes from `np_random`, and leaves it there."""
@@ -138,11 +140,12 @@ class TextEnv(LazilySeededEnv, ABC):
         generator.state = state
         return seed
 
-    def _drawn(self, seed: int) -> Any:
-        """Returns `_draw(seed)`, which `prepare` may have called already."""
-        drawn = self._drawn_ahead if self._seed_ahead == seed else self._draw(seed)
-        self._seed_ahead, self._drawn_ahead = -1, None
-        return drawn
+    def _drawn_game(self, seed: int) -> Any:
+        """Returns `_draw_game(seed)`, which `draw_ahead` may have called already."""
+        ahead, self._drawn_ahead = self._drawn_ahead, None
+        if ahead is not None and ahead[0] == (seed, vars(self.settings)):
+            return ahead[1]
+        return self._draw_game(seed)
 
     def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
         """Returns the first observation of `seed`, and an `info` with the objective, the commands and the labels.
@@ -253,8 +256,8 @@ class TextEnv(LazilySeededEnv, ABC):
     def _act(self, command: str) -> Outcome:
         """Runs one command of the player, which may be any string."""
 
-    def _draw(self, seed: int) -> Any:
-        """Returns what a reset draws from the seed and the knobs alone, for `_reset` to get by `_drawn(seed)`.
+    def _draw_game(self, seed: int) -> Any:
+        """Returns what a reset draws from the seed and the knobs alone, for `_reset` to get by `_drawn_game(seed)`.
 
         Families whose resets are expensive define it, so that a vector environment can call it ahead of time.
         """

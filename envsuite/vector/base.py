@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,25 +44,26 @@ class TextVectorEnv(SyncVectorEnv):
         self.env_fns = ()  # not used after the start, and functions in it cannot be pickled
         self._all = np.ones(num_envs, dtype=bool)
         self._all.flags.writeable = False
-        self._unprepared: deque[int] = deque()  # games whose next reset is not prepared, the longest running first
+        self._undrawn: dict[int, None] = {}  # games whose next reset is not drawn ahead, in sequence
 
     def reset(self, **kwargs: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Starts an episode in every game, or in those of `options["reset_mask"]`, as in Gymnasium."""
         texts, infos = super().reset(**kwargs)
-        self._unprepared = deque(range(self.num_envs))
+        self._undrawn = dict.fromkeys(range(self.num_envs))
         return texts, infos
 
-    def prepare(self) -> bool:
+    def draw_ahead(self) -> bool:
         """Draws the next game of one sub-environment ahead of time. Returns False if all are drawn.
 
         Results do not change. A caller may do it while it waits, for example for a model. Without automatic resets,
         nothing is drawn, because the caller usually resets with seeds of its own.
         """
-        if not self._unprepared or self.autoreset_mode is AutoresetMode.DISABLED:
+        if not self._undrawn or self.autoreset_mode is AutoresetMode.DISABLED:
             return False
-        env: Any = self.envs[self._unprepared.popleft()]
+        env: Any = self.envs[game := next(iter(self._undrawn))]
+        del self._undrawn[game]
         with contextlib.suppress(Exception):  # the reset raises it
-            env.prepare()
+            env.draw_ahead()
         return True
 
     def step(self, actions: Sequence[str]) -> VectorStep:  # type: ignore[override]
@@ -88,7 +88,7 @@ class TextVectorEnv(SyncVectorEnv):
         for i, (env, command) in enumerate(zip(envs, actions, strict=True)):
             if i in resetting:
                 texts[i], extra = env.reset()
-                self._unprepared.append(i)
+                self._undrawn[i] = None
             else:
                 texts[i], gains[i], ends, cut, valid, reason = env.advance(command)
                 if not (ends or cut):
@@ -100,7 +100,7 @@ class TextVectorEnv(SyncVectorEnv):
                 if self.autoreset_mode is AutoresetMode.SAME_STEP:
                     final = {"final_obs": texts[i], "final_info": extra}
                     texts[i], extra = env.reset()
-                    self._unprepared.append(i)
+                    self._undrawn[i] = None
                     extra |= final
             rows.append(tuple(map(extra.pop, INFO_KEYS)))
             extras.append(extra)

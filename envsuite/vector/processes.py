@@ -27,7 +27,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
-from envsuite.vector.base import VectorStep, games_to_reset
+from envsuite.vector.base import TextVectorEnv, VectorStep, games_to_reset
 
 _PATIENCE = 2.0  # seconds that a process has to end by itself before it is interrupted
 _GRACE = 10.0  # seconds that an interrupted process has to close its environments
@@ -46,7 +46,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
     The environments of the games are reached by `call`, `get_attr` and `set_attr`; it has no `envs`. Only one thread
     may use it at a time.
 
-    A process that waits for its next request draws the games of later resets (`prepare` of its vector environment).
+    A process that waits for its next request draws the games of later resets (`TextVectorEnv.draw_ahead`).
     """
 
     def __init__(self, make: Make, num_envs: int, processes: int) -> None:
@@ -54,11 +54,11 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
         self._pipes: list[connection.Connection] = []
         self._calls = threading.Lock()
         self._closed_by = ""  # what has closed the environment, other than close()
-        if not (isinstance(num_envs, int) and num_envs >= 1):
+        if not (isinstance(num_envs, int | np.integer) and num_envs >= 1):
             raise UsageError(f"num_envs={num_envs!r} is no number of games: use an integer from 1.")
-        if not (isinstance(processes, int) and 1 <= processes <= num_envs):
+        if not (isinstance(processes, int | np.integer) and 1 <= processes <= num_envs):
             raise UsageError(f"processes={processes!r} does not fit {num_envs} games: use 1 to {num_envs} processes.")
-        self.num_envs = num_envs
+        self.num_envs = num_envs = int(num_envs)
         sizes = [num_envs // processes + (i < num_envs % processes) for i in range(processes)]
         self._slices = [slice(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
         context: Any = multiprocessing.get_context("spawn")  # forks of a process with threads deadlock
@@ -105,7 +105,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             mask = np.ones(n, dtype=bool)
         elif not isinstance(mask, np.ndarray) or mask.shape != (n,) or mask.dtype != np.bool_ or not mask.any():
             raise ValueError(f"reset_mask needs {n} booleans in a numpy array, one of them true, not {mask!r}.")
-        if self._failed and not (self.closed or mask.all()):
+        if self._failed and not (self._refuses() or mask.all()):
             raise gym.error.ResetNeeded("An earlier call failed: reset() all games, without a reset_mask.")
         requests: list[Any] = []
         for games in self._slices:
@@ -115,9 +115,8 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
                 continue
             given = shared if here.all() else {**shared, "reset_mask": here}
             requests.append(("reset", (), {"seed": list(seeds[games]), "options": given if options else None}))
-        self._failed = True
         infos: list[dict[str, Any]] = []
-        for games, answer in zip(self._slices, self._ask(requests), strict=True):
+        for games, answer in zip(self._slices, self._ask(requests, plays=True), strict=True):
             texts, info = answer or (self._texts[games], {})
             self._texts[games] = texts
             infos.append(info)
@@ -127,11 +126,10 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Sequence[str]) -> VectorStep:
         """Executes `actions[i]` in game i; with NEXT_STEP, finished games are reset instead."""
-        if self._failed and not self.closed:
+        if self._failed and not self._refuses():
             raise gym.error.ResetNeeded("An earlier call failed: reset() all games before step().")
         games_to_reset(actions, self._over, self.autoreset_mode)
-        self._failed = True
-        answers = self._ask([("step", (list(actions[games]),), {}) for games in self._slices])
+        answers = self._ask([("step", (list(actions[games]),), {}) for games in self._slices], plays=True)
         self._failed = False
         texts, rewards, terminated, truncated, infos = zip(*answers, strict=True)
         self._texts = [*chain.from_iterable(texts)]
@@ -185,13 +183,21 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ---- processes ------------------------------------------------------------------------------------------------
 
-    def _ask(self, requests: Sequence[Any]) -> list[Any]:
-        """Sends one request to each process (None: none to this one) and returns their answers."""
+    def _refuses(self) -> bool:
+        """Returns True if `_ask` raises UsageError now."""
+        return self.closed or self._calls.locked()
+
+    def _ask(self, requests: Sequence[Any], plays: bool = False) -> list[Any]:
+        """Sends one request to each process (None: none to this one) and returns their answers.
+
+        `plays` marks a step or reset: after an error, it is not known what the games did.
+        """
         if self.closed:
             raise UsageError(f"This vector environment is closed{self._closed_by}: make a new one.")
         if not self._calls.acquire(blocking=False):
             raise UsageError("This vector environment is in use by another thread: call it from one thread at a time.")
         try:
+            self._failed |= plays
             return self._exchange(requests)
         finally:
             self._calls.release()
@@ -227,8 +233,10 @@ class ProcessVectorEnv(VectorEnv[Any, Any, Any]):
             raise
         answers: list[Any] = [None] * len(self._pipes)
         for i, message in messages.items():
-            answers[i], error = pickle.loads(message)
+            answers[i], error, trace = pickle.loads(message)
             if error is not None:
+                if trace:
+                    error.add_note(trace)
                 raise error
         return answers
 
@@ -281,17 +289,18 @@ def _serve(pipe: connection.Connection, make: bytes, size: int, parent: int) -> 
             _answer(pipe, None, error)
             return
         try:
-            gc.freeze()  # what exists now lives as long as the process
-            gc.set_threshold(*_GARBAGE)
+            drawing = envs if isinstance(envs, TextVectorEnv) else None
+            if drawing:  # other vector environments may need an early search for garbage, for example of large arrays
+                gc.freeze()  # what exists now lives as long as the process
+                gc.set_threshold(*_GARBAGE)
             spaces = envs.single_observation_space, envs.single_action_space
             _answer(pipe, (envs.spec, envs.metadata, envs.render_mode, *spaces))
-            prepare = getattr(envs, "prepare", lambda: False)  # other vector environments have none
-            idle = True  # there is nothing to prepare
+            idle = True  # there is nothing to draw
             while True:
                 if not pipe.poll(_PATIENCE if idle else 0):
                     if os.getppid() != parent:  # which a process forked from it may hide
                         return
-                    idle = not prepare()
+                    idle = not (drawing and drawing.draw_ahead())
                     continue
                 idle = False
                 request = pipe.recv_bytes()
@@ -314,6 +323,8 @@ def _load(make: bytes) -> Make:
     try:
         loaded: Make = pickle.loads(make)
     except AttributeError as error:
+        if error.__traceback__ and error.__traceback__.tb_next:  # an imported module raised it
+            raise
         raise UsageError(
             f"A new process cannot build the environment ({error}): define its class in a module, not in a notebook."
         ) from None
@@ -323,15 +334,16 @@ def _load(make: bytes) -> Make:
 def _answer(pipe: connection.Connection, answer: Any, error: Exception | None = None) -> None:
     """Sends an answer or an error. An error that cannot be pickled, or read again, becomes an EngineFailure.
 
-    Errors that users do not cause carry the traceback, which pickling would lose, as a note.
+    The traceback, which pickling would lose, goes with errors that users do not cause: the parent adds it as a note.
     """
+    trace = ""
     if error is not None and not isinstance(error, EnvsuiteError | gym.error.Error):
-        error.add_note("".join(traceback.format_exception(error)))
+        trace = "".join(traceback.format_exception(error))
     try:
-        message = pickle.dumps((answer, error), pickle.HIGHEST_PROTOCOL)
+        message = pickle.dumps((answer, error, trace), pickle.HIGHEST_PROTOCOL)
         if error is not None:
             pickle.loads(message)
     except Exception as unpicklable:
         reason = error if error is not None else unpicklable
-        message = pickle.dumps((None, EngineFailure(f"{type(reason).__name__}: {reason}")))
+        message = pickle.dumps((None, EngineFailure(f"{type(reason).__name__}: {reason}"), trace))
     pipe.send_bytes(message)

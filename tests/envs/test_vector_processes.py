@@ -29,7 +29,6 @@ FAULTY, HOLDING = (f"{toy.__name__}-v0" for toy in (Faulty, Holding))
 
 SCRIPT = """
 import sys
-import threading
 import time
 from envsuite import registry
 
@@ -187,8 +186,9 @@ def test_a_call_during_a_call_of_another_thread_is_refused() -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     try:
-        with pytest.raises(UsageError, match="in use by another thread"):
-            envs.get_attr("turn")
+        for call in (lambda: envs.get_attr("turn"), lambda: envs.step(["1"] * 2), envs.reset):
+            with pytest.raises(UsageError, match="in use by another thread"):
+                call()
     finally:
         for process in envs._processes:
             process.kill()
@@ -227,6 +227,18 @@ ProcessVectorEnv(make, 2, 2)
     assert "define its class in a module, not in a notebook" in result.stderr.strip().splitlines()[-1]
 
 
+def test_an_error_of_the_environments_module_is_raised_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "games.py").write_text(
+        "import multiprocessing\ndef make(size): return None\n"
+        "if multiprocessing.parent_process(): multiprocessing.no_such_name\n"
+    )
+    script = "from envsuite.vector.processes import ProcessVectorEnv; import games; ProcessVectorEnv(games.make, 2, 2)"
+    paths = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **paths})
+    assert "no_such_name" in result.stderr and "games.py" in result.stderr and "notebook" not in result.stderr
+
+
 def test_a_fork_of_the_parent_does_not_keep_the_processes_alive() -> None:
     envs = registry.make_vec("HiLo-v0", 2, processes=2)
     pids = [process.pid for process in envs._processes]
@@ -251,6 +263,7 @@ def test_environments_are_closed_in_their_processes(tmp_path: Path) -> None:
 
 
 def test_invalid_requests_are_refused() -> None:
+    registry.make_vec("HiLo-v0", np.int64(2), processes=np.int64(2)).close()  # type: ignore[arg-type]
     refused: tuple[Any, ...] = 0, -1, 3, "2", 2.0
     for processes in refused:
         with pytest.raises(UsageError, match="use 1 to 2 processes"):

@@ -140,7 +140,7 @@ class OvercookedEnv(Rounds):
 
     def _reset(self, seed: int) -> str:
         settings = self.settings
-        kitchen, recipe = self._drawn(seed)
+        kitchen, recipe = self._drawn_game(seed)
         if self._kitchen_name != (name := f"{kitchen.name} {'-'.join(recipe)}"):
             self._kitchen_name, self.kitchen = name, kitchen
             rewards = Rewards(chop=settings.chop_reward, wrong=settings.wrong_cost)
@@ -162,7 +162,7 @@ class OvercookedEnv(Rounds):
         self._scripts: list[Sequence[str]] = []  # of the blind players in this episode, by cook
         return self._describe()
 
-    def _draw(self, seed: int) -> tuple[Kitchen, tuple[str, ...]]:
+    def _draw_game(self, seed: int) -> tuple[Kitchen, tuple[str, ...]]:
         return kitchen_and_order(self.settings, seed)
 
     def _act(self, command: str) -> Outcome:

@@ -25,14 +25,14 @@ class HomeEnv(TextEnv):
         self._games: OrderedDict[int, Any] = OrderedDict()
 
     @abstractmethod
-    def _draw(self, seed: int) -> Any:
+    def _draw_game(self, seed: int) -> Any:
         """Returns the game of a seed."""
 
     def _game(self, seed: int) -> Any:
         """Returns the game of a seed from a small cache."""
         game = self._games.get(seed)
         if game is None:
-            game = self._games[seed] = self._drawn(seed)
+            game = self._games[seed] = self._drawn_game(seed)
             if len(self._games) > self.kept_games:
                 self._games.popitem(last=False)
         return game

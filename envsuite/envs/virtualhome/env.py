@@ -125,15 +125,12 @@ class VirtualHomeEnv(HomeEnv):
         else:
             self.game = PublishedGame(settings.task) if published else fixed_game(settings.task, settings.sight)
 
-    def _draw(self, seed: int) -> FixedGame:
+    def _draw_game(self, seed: int) -> PublishedGame | FixedGame:
+        if self.settings.task != "household":
+            return self.game  # every episode starts alike
         household = draw(seed, self._household_settings)
         labels = {"split": self.settings.split, "home": f"{len(household.home.rooms)}-{household.plan}"}
         return FixedGame(household.home, household.goal, self.settings.sight, labels)
-
-    def _enter(self, seed: int) -> None:
-        if self.settings.task == "household":
-            self.game = self._game(seed)
-        self.objective = self.game.objective
 
     def expert(self, kind: str = "") -> str | None:
         return self.game.plan()[1]

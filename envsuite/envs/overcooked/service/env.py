@@ -100,7 +100,7 @@ class ServiceEnv(TextEnv):
         self._open(seed)
         return text.observation(self.now, self.state)
 
-    def _draw(self, seed: int) -> DrawnService:
+    def _draw_game(self, seed: int) -> DrawnService:
         return draw_service(self._drawn_with, seed)
 
     @property
@@ -110,7 +110,7 @@ class ServiceEnv(TextEnv):
 
     def _open(self, seed: int) -> None:
         """Sets everything that depends on the seed."""
-        self.service, self.plan, self.rest = self._drawn(seed)
+        self.service, self.plan, self.rest = self._drawn_game(seed)
         self.outlook = Outlook(self.service)
         self.state = self.service.start()
         self._total = max(1, self._estimate())

@@ -91,7 +91,7 @@ class HouseholdEnv(HomeEnv):
         self.instructions = INSTRUCTIONS.format(sight=SIGHT[settings.sight], logic=LOGIC if settings.logic else "")
         draw_home(1_000_000, self._draw_settings)  # reject impossible settings before the first reset
 
-    def _draw(self, seed: int) -> HouseholdGame:
+    def _draw_game(self, seed: int) -> HouseholdGame:
         drawn = draw_home(seed, self._draw_settings)
         return HouseholdGame(drawn, self.settings.sight == "spot", self.settings.view == "full")
 
