@@ -17,7 +17,7 @@ import numpy as np
 
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Stage, predicate
-from envsuite.envs.virtualhome.rules.home import Home, Thing
+from envsuite.envs.virtualhome.rules.home import Home, Thing, interned
 from envsuite.errors import UsageError
 
 SPLITS = ("train", "unseen_object", "unseen_appliance", "unseen_goal", "unseen_home")
@@ -105,7 +105,7 @@ def furnished_home(plan: int, rooms: int, split: str) -> FurnishedHome:
             continue
         properties = {name: spec[name] for name in PROPERTIES if name in spec}
         on = (new(spec["on"]),) if "on" in spec else ()
-        things[key] = Thing(new(key), room, on=on, faces=new(spec.get("faces", "")), **properties)
+        things[key] = interned(Thing(new(key), room, on=on, faces=new(spec.get("faces", "")), **properties))
         for kind in _kinds_of(things[key], spec):
             kinds.setdefault(kind, []).append(new(key))
     names_of_kinds = {kind: tuple(keys) for kind, keys in kinds.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envsuite.envs.virtualhome.rules.engine import GRAB, STANDUP, WALK, HomeAction, HomeState
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine, Loose
+from envsuite.envs.virtualhome.rules.home import interned
 from envsuite.envs.virtualhome.text import command
 
 
@@ -17,8 +18,8 @@ class OfferList:
         self.engine, self.home = engine, engine.home
         self._phrases: dict[HomeAction, str] = {}
         memo = self.home.memo
-        self._walk: dict[int, dict[str, HomeAction]] = memo.setdefault("walk", {})  # to rooms and furniture
-        self._walk_to_object: dict[int, dict[str, HomeAction]] = {}
+        self._walk: dict[int, tuple[str, HomeAction]] = memo.setdefault("walk", {})  # to rooms and furniture
+        self._walk_to_object: dict[int, tuple[str, HomeAction]] = {}
         self._walks: dict[tuple[int, int], dict[str, HomeAction]] = {}
 
     def phrase(self, action: HomeAction) -> str:
@@ -38,8 +39,7 @@ class OfferList:
         offers: dict[str, HomeAction] = {}
         if not s.sitting:
             offers = dict(self._walks.get((s.room, near)) or self._walks_from(s.room, near))
-            for bit in sorted(elsewhere):
-                offers |= self._walk_to(bit)
+            offers.update([self._walk_to(bit) for bit in sorted(elsewhere) if bit & home.target])
         if near:
             for action in self._within_reach(s, sorted(here)):
                 offers[self._phrases.get(action) or self.phrase(action)] = action
@@ -50,21 +50,18 @@ class OfferList:
     def _walks_from(self, room: int, near: int) -> dict[str, HomeAction]:
         """Returns the walks to other rooms and to furniture."""
         home = self.home
-        pieces = home.bits(home.fixed_in[room] & ~home.at_root.get(near, 0))
-        walks: dict[str, HomeAction] = {}
-        for bit in (*(bit for bit in home.room_bits if bit != room), *pieces):
-            walks |= self._walk_to(bit)
+        pieces = home.bits(home.fixed_in[room] & home.target & ~home.at_root.get(near, 0))
+        walks = dict(map(self._walk_to, [*(bit for bit in home.room_bits if bit != room), *pieces]))
         self._walks[room, near] = walks
         return walks
 
-    def _walk_to(self, bit: int) -> dict[str, HomeAction]:
-        """Returns the walk to a room or thing; nothing for what commands cannot refer to."""
+    def _walk_to(self, bit: int) -> tuple[str, HomeAction]:
+        """Returns the walk to a room or thing: its command and action."""
         known = self._walk_to_object if bit & self.home.movable else self._walk
         walk = known.get(bit)
         if walk is None:
             action = HomeAction(WALK, bit)
-            walk = {self.phrase(action): action} if bit & (self.home.target | self.home.room_mask) else {}
-            known[bit] = walk
+            walk = known[bit] = interned((self.phrase(action), action))
         return walk
 
     def _within_reach(self, s: HomeState, things: list[int]) -> list[HomeAction]:

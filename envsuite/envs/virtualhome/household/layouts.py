@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from envsuite.envs.virtualhome.generator import PROPERTIES, catalog
 from envsuite.envs.virtualhome.household.structure import split_of
 from envsuite.envs.virtualhome.household.vocabulary import rooms_for, sorts_of_nouns, unseen_furniture, usual_places
-from envsuite.envs.virtualhome.rules.home import Home, Thing
+from envsuite.envs.virtualhome.rules.home import Home, Thing, interned
 
 HOMES = 1000  # number of homes per size, for seen and unseen rooms each
 _T = TypeVar("_T")
@@ -55,12 +55,6 @@ class Dice:
         random = self.random
         for _ in range(number):
             random()
-
-
-@lru_cache(maxsize=65536)
-def shared(value: _T) -> _T:
-    """Returns one object for all equal values, so that 1,000 floor plans need less memory."""
-    return value
 
 
 class Places(NamedTuple):
@@ -109,7 +103,7 @@ class FurnishedPlan:
     def usual_by_door(self) -> dict[tuple[str, bool], Places]:
         """Returns (category, behind a door) -> the part of `usual` with or without a door, or all if there is none."""
         usual = self.usual
-        return {(sort, door): shared(self.by_door(usual[sort], door)) for sort in usual for door in (False, True)}
+        return {(sort, door): interned(self.by_door(usual[sort], door)) for sort in usual for door in (False, True)}
 
     def by_door(self, places: dict[str, float], door: bool) -> Places:
         """Returns the places with or without a door, or all if there is none."""
@@ -192,7 +186,7 @@ def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
         if faces in things:
             room = things[faces].room
         name = names.get(key, key)
-        things[name] = thing = shared(Thing(name, room, on=on, faces=faces, **properties))
+        things[name] = thing = interned(Thing(name, room, on=on, faces=faces, **properties))
         for kind in _kinds_of(thing, spec):
             kinds.setdefault(kind, []).append(name)
     identity = repr((room_names[0], sorted(room_names), sorted((thing.key, thing.room) for thing in things.values())))

@@ -23,6 +23,7 @@ from envsuite.envs.virtualhome.rules.engine import (
     HomeAction,
     HomeState,
 )
+from envsuite.envs.virtualhome.rules.home import interned
 from envsuite.envs.virtualhome.text import PARTICIPLES, PHRASES, REFUSED, TOOLS, CommandParser, listing
 from envsuite.tools import Tool
 
@@ -70,12 +71,6 @@ def _phrase(verb: str, x: str, y: str) -> str:
     return SHORT_PHRASES[verb].format(x=x, y=y)
 
 
-@lru_cache(maxsize=8192)
-def _action(verb: str, x: int, y: int) -> HomeAction:
-    """Returns an action. Homes share it, so that the search for cyclic garbage has less to walk over."""
-    return HomeAction(verb, x, y)
-
-
 class Offers:
     """Lists the commands that would be accepted in a state.
 
@@ -97,12 +92,12 @@ class Offers:
         """Returns the command for an action, which may be a plain tuple."""
         phrase = self._of_furniture.get(action) or self._of_objects.get(action)
         if phrase is None:
-            action, nouns = _action(*action), self.home.nouns
-            phrase = _phrase(action.verb, nouns.get(action.x, ""), nouns.get(action.y, ""))
-            if action.x & self.home.movable:
-                self._of_objects[action], self._actions_of_objects[phrase] = phrase, action
+            whole, nouns = interned(HomeAction._make(action)), self.home.nouns
+            phrase = _phrase(whole.verb, nouns.get(whole.x, ""), nouns.get(whole.y, ""))
+            if whole.x & self.home.movable:
+                self._of_objects[whole], self._actions_of_objects[phrase] = phrase, whole
             else:
-                self._of_furniture[action], self._actions_of_furniture[phrase] = phrase, action
+                self._of_furniture[whole], self._actions_of_furniture[phrase] = phrase, whole
         return phrase
 
     def action(self, phrase: str) -> HomeAction | None:

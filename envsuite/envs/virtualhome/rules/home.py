@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 FLAGS = ("surface", "container", "door", "switch", "seat", "target", "always_on")
 """properties of things that a home stores as bit masks"""
 _flags_of = attrgetter(*FLAGS)
 BITS = tuple(1 << i for i in range(1024))
 """Bits of rooms and things: all homes share these integers, so that many games at once need less memory."""
+
+
+_T = TypeVar("_T")
+
+
+@lru_cache(maxsize=65536, typed=True)
+def interned(value: _T) -> _T:
+    """Returns one object for all equal values of a type.
+
+    Thousands of floor plans then need less memory, and the search for cyclic garbage has less to walk over.
+    """
+    return value
 
 
 class Thing(NamedTuple):
