@@ -1,6 +1,7 @@
 """VirtualHome, version 1 of drawn homes: ordered goals, splits, common sense, players and texts."""
 
 import dataclasses
+import functools
 import gc
 import hashlib
 import random
@@ -18,7 +19,7 @@ from envsuite.envs.virtualhome.household.classes import DrawSettings
 from envsuite.envs.virtualhome.household.env import HouseholdEnv
 from envsuite.envs.virtualhome.household.game import HouseholdGame
 from envsuite.envs.virtualhome.household.generator import draw_home
-from envsuite.envs.virtualhome.household.goals import Alternatives, OrderedTracker, conditions
+from envsuite.envs.virtualhome.household.goals import Alternatives, OrderedTracker, conditions, ground
 from envsuite.envs.virtualhome.household.layouts import Dice, layout
 from envsuite.envs.virtualhome.household.structure import outline, split_of, split_of_seed, structure
 from envsuite.envs.virtualhome.household.vocabulary import (
@@ -33,6 +34,7 @@ from envsuite.envs.virtualhome.household.vocabulary import (
     vocabulary,
 )
 from envsuite.envs.virtualhome.rules.home import Home
+from envsuite.envs.virtualhome.rules.planner import ReducedSearch
 from envsuite.errors import BadKnob, UsageError
 
 LEVELS = ("easy", "medium", "hard")
@@ -446,6 +448,30 @@ def test_the_planner_equals_blind_search_over_small_homes():
             assert game.plan()[0] == exact, game.goal.text
             compared += 1
     assert compared >= 3
+
+
+@pytest.mark.parametrize("goals", [("clear",), ()])
+def test_no_furniture_that_the_planner_leaves_out_makes_a_plan_shorter(goals):
+    """A place that must be bare holds three things, so one must be put down elsewhere: here a search tries all places."""
+    settings = DrawSettings(rooms=7, objects=28, distractors=8, hidden=0.5, goals=goals, logic=True)
+    for seed in range(60):
+        game = HouseholdGame(draw_home(seed, settings), nearsighted=True, full_view=False)
+        planned = game.plan()[0]
+        for grounded in ground(game.goal):
+            places = {key for key, thing in game.home.things.items() if thing.surface or thing.container}
+            keys = places | game.planner._relevant(game.state, grounded)
+            keys |= game.planner._also_relevant(game.state, game.goal)
+            track = functools.partial(OrderedTracker, goal=game.goal)
+            search = ReducedSearch(game.engine, grounded, frozenset(keys), track)
+            assert search.plan_below(game.state, 0, planned) is None, game.goal.text
+
+
+def test_a_place_that_must_be_bare_is_no_place_to_put_things_down():
+    """The desk holds three things and is the only surface that the goal mentions in its room."""
+    env = level_env("hard")
+    env.reset(seed=3088)
+    env.step("go to bedroom")
+    assert "leave nothing on the desk" in env.objective and env.remaining() == 24
 
 
 def test_the_blind_script_reads_only_the_goal_and_fits_into_the_episode():

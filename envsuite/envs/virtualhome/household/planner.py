@@ -91,12 +91,12 @@ class OrderedPlanner(HouseholdPlanner):
             raise AssertionError(f"no plan to {goal.text!r}")
         return best
 
-    def _rooms_to_put_down(self, s: HomeState, places: int, goal: HouseholdGoal) -> Iterable[int]:
+    def _rooms_to_put_down(self, s: HomeState, places: int, doorless: int, goal: HouseholdGoal) -> Iterable[int]:
         home = self.engine.home
         mentioned = sum({home.bit[key] for key in goal.keys if key in home.rooms})
         rooms = s.room | mentioned | sum({home.room_of[bit] for bit in home.bits(places & ~home.movable)})
-        rooms_with_surface = [room for room in home.bits(rooms) if home.fixed_in[room] & home.surface]
-        return rooms_with_surface or home.room_bits
+        relevant = home.bits(rooms)
+        return relevant if any(home.fixed_in[room] & doorless for room in relevant) else home.room_bits
 
     def _also_relevant(self, s: HomeState, goal: OrderedGoal) -> frozenset[str]:
         """Returns the objects that already meet an option of a choice, and all on or in places to be left bare."""

@@ -66,18 +66,25 @@ class HouseholdPlanner:
                 places |= s.on[i] | s.inside[i] & ~home.room_mask
             else:
                 places |= bit
-        put_down = home.surface | home.container & ~home.door  # places to put something down on the way
+        bare = sum({home.bit[c.x] for stage in goal.stages for c in stage if c.kind == "bare"})
+        places_for_things = (home.surface | home.container) & home.target & ~bare
+        doorless = places_for_things & (home.surface | ~home.door)
+        put_down = places_for_things if bare else doorless  # to free a hand; opening a door needs a free hand
         for bit in home.bits(places):
             places |= home.root[bit] | home.at_root[home.root[bit]] & put_down
-        for room in self._rooms_to_put_down(s, places, goal):
-            surfaces = home.fixed_in[room] & home.surface & home.target
-            if not surfaces & places:
-                unused = surfaces & -surfaces
-                places |= unused | home.root.get(unused, 0)
+        for room in self._rooms_to_put_down(s, places, doorless, goal):
+            here = home.fixed_in[room] & put_down
+            if not here & doorless & places:
+                lowest = here & doorless & -(here & doorless)  # all without a door are alike
+                for bit in home.bits(lowest or here):
+                    places |= bit | home.root[bit]
         return frozenset(keys.union(home.keys(places)))
 
-    def _rooms_to_put_down(self, s: HomeState, places: int, goal: HouseholdGoal) -> Iterable[int]:
-        """Returns the rooms in which a plan may need a surface to free a hand; `places` are the relevant things."""
+    def _rooms_to_put_down(self, s: HomeState, places: int, doorless: int, goal: HouseholdGoal) -> Iterable[int]:
+        """Returns the rooms in which a plan may put something down to free a hand.
+
+        `places` are the relevant things, and `doorless` is the furniture that takes things without being opened.
+        """
         return self.engine.home.room_bits
 
 
