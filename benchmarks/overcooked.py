@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from benchmarks.vector_speed import HEADER, rates
+from benchmarks.vector_speed import HEADER, rates, whole_episodes
 from envsuite import registry
 
 ROWS = [
@@ -29,6 +29,8 @@ ROWS = [
     ("Overcooked-hard-v0", {"wording": "honest"}, 150),
     ("Overcooked-tomato_lettuce_salad-c-2cooks-v0", {}, 30),
 ]
+SERVICES = [f"Overcooked-{level}-v2" for level in ("easy", "medium", "hard")]
+SERVICE_GAMES = 64
 REPEATS = 3
 
 
@@ -77,9 +79,11 @@ def forms() -> None:
     print("|---" + "|--:" * 6 + "|")
     for task, settings, _ in ROWS:
         published = "_salad" in task and not task.endswith("cooks-v0")
-        measured = rates(task, settings, *((8_000, 400, 8) if published else (8_000, 100, 4)))
+        measured = rates(task, settings, *((8_000, 400, 8) if published else (8_000, whole_episodes(task, 100), 4)))
         name = task + "".join(f" {key}={value}" for key, value in settings.items())
         print(f"| {name} | {measured.cells()} |", flush=True)
+    for task in SERVICES:
+        print(f"| {task}, {SERVICE_GAMES} games | {rates(task, {}, 5_000, 100, 2, games=SERVICE_GAMES).cells()} |")
 
 
 def main() -> None:

@@ -40,22 +40,35 @@ HEADER = (
 )
 
 
-def rates(task: str, settings: dict[str, Any], steps: int, turns: int, rounds: int = ROUNDS, resets: int = 0) -> Rates:
-    """Measures rounds of `steps` steps in one environment, and of at least `turns` turns of the vector form.
+def whole_episodes(task: str, turns: int) -> int:
+    """Returns the number of turns, at least `turns`, in which the longest episodes of a task and their resets fit.
 
-    A round of the vector form has as many turns as the longest episodes and their resets take, or a multiple of that,
-    because games that start together also end together: a shorter round may have no reset, or more than its share.
-    The first round counts as `cold`, the best of the later ones as the rate. Each process draws `resets` games of
-    other seeds before, so that what games share (floor plans) is in memory, as in a long run.
+    Games that start together often end together, so a round of other length has more or less than its share of resets.
+    """
+    longest = registry.build(task).settings.max_steps + 1
+    return math.ceil(turns / longest) * longest
+
+
+def rates(
+    task: str,
+    settings: dict[str, Any],
+    steps: int,
+    turns: int,
+    rounds: int = ROUNDS,
+    resets: int = 0,
+    games: int = GAMES,
+) -> Rates:
+    """Measures rounds of `steps` steps in one environment, and of `turns` turns of all games of the vector form.
+
+    The first round of the vector form counts as `cold`, the best of the later ones as its rate. Each process draws
+    `resets` games of other seeds before, so that what games share (floor plans) is in memory, as in a long run.
     """
     env = registry.build(task, "dense", **settings)
-    longest = env.settings.max_steps + 1
-    turns = math.ceil(turns / longest) * longest
     for seed in range(500_000, 500_000 + resets):
         env.reset(seed=seed)
     single, *vectors = [
         _single(task, settings, steps),
-        *(_vector(task, settings, turns, processes, resets) for processes in (1, PROCESSES)),
+        *(_vector(task, settings, turns, processes, resets, games) for processes in (1, PROCESSES)),
     ]
     cold, _ = [next(vector) for vector in vectors]
     rows = [[next(single), *map(next, vectors)] for _ in range(rounds)]
@@ -77,11 +90,13 @@ def _single(task: str, settings: dict[str, Any], steps: int) -> Iterator[float]:
         yield steps / (time.perf_counter() - began)
 
 
-def _vector(task: str, settings: dict[str, Any], turns: int, processes: int, resets: int) -> Iterator[float]:
-    envs = registry.make_vec(task, GAMES, "dense", processes=processes, **settings)
+def _vector(
+    task: str, settings: dict[str, Any], turns: int, processes: int, resets: int, games: int
+) -> Iterator[float]:
+    envs = registry.make_vec(task, games, "dense", processes=processes, **settings)
     try:
         if processes > 1:
-            for seed in range(500_000, 500_000 + resets * processes, GAMES):
+            for seed in range(500_000, 500_000 + resets * processes, games):
                 envs.reset(seed=seed)
         choose = random.Random(0).random
         _, infos = envs.reset(seed=1_000_000)
@@ -90,6 +105,6 @@ def _vector(task: str, settings: dict[str, Any], turns: int, processes: int, res
             for _ in range(turns):
                 offers = infos["admissible_commands"]
                 infos = envs.step([commands[int(choose() * len(commands))] for commands in offers])[4]
-            yield GAMES * turns / (time.perf_counter() - began)
+            yield games * turns / (time.perf_counter() - began)
     finally:
         envs.close()

@@ -15,7 +15,7 @@ environment without resets.
 import random
 import time
 
-from benchmarks.vector_speed import HEADER, rates
+from benchmarks.vector_speed import HEADER, rates, whole_episodes
 from envsuite import registry
 
 REFERENCE = 340  # steps/s of the published Food Preparation with text and resets (benchmarks/virtualhome.md)
@@ -65,7 +65,9 @@ def main() -> None:
     print("|---" + "|--:" * 9 + "|")
     for task in (*PUBLISHED, *DRAWN):
         published = task in PUBLISHED
-        measured = rates(task, {}, *((10_000, 400, 5, 0) if published else (12_000, 100, 5, 3_000)))
+        measured = rates(
+            task, {}, *((10_000, 400, 5, 0) if published else (12_000, whole_episodes(task, 100), 5, 3_000))
+        )
         single = measured.single
         print(
             f"| {task} | {measured.cells()} | {without_resets(task):,.0f} | {single / REFERENCE:,.0f} "
