@@ -186,7 +186,7 @@ def test_the_url_opens_an_episode_and_follows_navigation(opened, runs):
     titled(58)
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
-    page.wait_for_function("location.hash === '#episodes'")
+    expect(page).to_have_url(re.compile("#episodes$"))
     page.select_option("#by-run", label="expert")
     counts(page, "40 of 120")
     page.evaluate("location.hash = '#e=3'")  # an episode of another run resets the filters
@@ -281,7 +281,7 @@ def test_the_page_is_usable_from_the_keyboard(opened):
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
     # The browser returns the focus to row 1; the page then moves it to the last opened episode.
-    page.wait_for_function("document.activeElement.dataset.place === '2'")
+    expect(page.locator("[data-place='2']:focus")).to_have_count(1)
 
 
 def test_a_key_pressed_right_after_a_search_uses_the_filtered_rows(opened):
