@@ -105,7 +105,7 @@ class TextEnv(LazilySeededEnv, ABC):
         stochastic.
         """
         super().reset(seed=seed)
-        self.episode_seed = int(self.np_random.integers(2**31)) if seed is None else seed
+        self.episode_seed = self._take_seed() if seed is None else seed
         self.attempt = int((options or {}).get("attempt", 0))
         self.turn, self.success, self.progression, self.primitive_steps = 0, False, 0.0, 1
         self._over = True  # a reset that raises leaves no episode to step
@@ -128,17 +128,9 @@ class TextEnv(LazilySeededEnv, ABC):
         if type(self)._draw_game is TextEnv._draw_game:
             return
         seed = self._next_seed()
-        drawn_for = seed, {**vars(self.settings)}
+        drawn_for = seed, dict(vars(self.settings))
         if self._drawn_ahead is None or self._drawn_ahead[0] != drawn_for:
             self._drawn_ahead = drawn_for, self._draw_game(seed)
-
-    def _next_seed(self) -> int:
-        """Returns the seed that the next reset without a seed takes from `np_random`, and leaves it there."""
-        generator = self.np_random.bit_generator
-        state = generator.state
-        seed = int(self.np_random.integers(2**31))
-        generator.state = state
-        return seed
 
     def _drawn_game(self, seed: int) -> Any:
         """Returns `_draw_game(seed)`, which `draw_ahead` may have called already."""

@@ -129,7 +129,7 @@ class TableVectorEnv(TextVectorEnv):
         if self._current[i]:
             return env
         for _ in range(self._resets[i]):
-            env.episode_seed, env.attempt = int(env.np_random.integers(2**31)), 0
+            env.episode_seed, env.attempt = env._take_seed(), 0
         self._resets[i] = 0
         self._count(i)
         state, env.progression, env._potential, env._initial_remaining = self._nodes[i].key

@@ -50,7 +50,7 @@ _RESULTS = {
     STANDUP: "You stand.",
 }
 _Lists = dict[int, tuple[int, ...]]
-_Narrated = tuple[_Lists, _Lists, _Lists, dict[int, str]]
+_Narrated = tuple[_Lists, _Lists, dict[int, str]]
 _QUOTES = " \t\n.!\"'`*“”‘’"
 _FROM = re.compile(r"((?:take|grab|get|pick up|pick) .+?) (?:from|off|out of) .+", re.IGNORECASE)
 
@@ -182,7 +182,8 @@ class ShortNarrator:
         self.engine = engine
         home = engine.home
         narrated: _Narrated = home.memo.get("narrated") or self._furniture()
-        self._roots, self._pieces, self._all_pieces, self._rooms = narrated
+        self._roots, self._all_pieces, self._rooms = narrated
+        self._pieces = engine.pieces
         # Texts without loose things in sight, and the texts of this game until something is taken or put.
         self._plain: dict[tuple[int, int, int, bool], str] = home.memo.setdefault("plain", {})
         self._empty_rooms: dict[tuple[int, int, int], str] = home.memo.setdefault("rooms", {})
@@ -191,20 +192,19 @@ class ShortNarrator:
         self._participles = [(process, PARTICIPLES[process]) for process in home.processes]
 
     def _furniture(self) -> _Narrated:
-        """Returns the furniture at floor level by room, the pieces at each, all of a room, and the other rooms."""
+        """Returns the furniture at floor level by room, all furniture of a room, and the other rooms."""
         home = self.engine.home
         roots = {
             room: tuple([bit for bit in home.bits(home.fixed_in[room]) if home.root[bit] == bit])
             for room in home.room_bits
         }
-        pieces = {root: (root, *home.bits(mask & ~root)) for root, mask in home.at_root.items()}
         rooms = {
             room: "Other rooms: " + ", ".join(home.nouns[other] for other in home.room_bits if other != room) + "."
             for room in home.room_bits
         }
         every = {room: tuple(home.bits(mask)) for room, mask in home.fixed_in.items()}
-        home.memo["narrated"] = roots, pieces, every, rooms
-        return roots, pieces, every, rooms
+        home.memo["narrated"] = roots, every, rooms
+        return roots, every, rooms
 
     def room(self, s: HomeState) -> str:
         """Returns the furniture of the player's room, and the loose things that can be seen from here."""

@@ -74,9 +74,9 @@ class HouseholdPlanner:
             places |= home.root[bit] | home.at_root[home.root[bit]] & put_down
         for room in self._rooms_to_put_down(s, places, doorless, goal):
             here = home.fixed_in[room] & put_down
-            if not here & doorless & places:
-                lowest = here & doorless & -(here & doorless)  # all without a door are alike
-                for bit in home.bits(lowest or here):
+            without_door = here & doorless  # all of them are alike
+            if not without_door & places:
+                for bit in home.bits(without_door & -without_door or here):
                     places |= bit | home.root[bit]
         return frozenset(keys.union(home.keys(places)))
 
