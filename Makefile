@@ -76,7 +76,7 @@ SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 60000
 test: dev  ## the whole test suite
 	$(BIN)/envsuite-models get smollm2-135m
 	@scratch=$(SCRATCH); trap 'rm -rf "$$scratch"' EXIT; chmod 1777 "$$scratch"; export TMPDIR=$$scratch; \
-	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
+	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 20 -m "not slow"
 
 train-demo: setup  ## a language model of 0.17 million parameters learns a household task from nothing, on the CPU
 	$(BIN)/python -m baselines.studies.tiny_model --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
