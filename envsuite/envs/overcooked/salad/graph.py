@@ -1,4 +1,7 @@
-"""Complete graph of the states between macro-actions in a small kitchen, and optimal returns on it."""
+"""Complete graph of the states between macro-actions: shortest plans, and optimal returns.
+
+The largest published kitchen has 1,311 states, so that the exact expert needs no search of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from envsuite.envs.overcooked.engine import Macro, Simulation
-from envsuite.envs.overcooked.motion import State
+from envsuite.envs.overcooked.salad.engine import Macro, Simulation, State
+
+COMMAND = 1 << 16
+"""cost of a command in plans; a primitive step costs 1 in addition, to break ties"""
 
 
 class Graph(NamedTuple):
@@ -25,10 +30,8 @@ class Graph(NamedTuple):
     """[states]"""
 
 
-def explore(
-    sim: Simulation, macros: Sequence[Macro], step_cost: float = 0.001, discount: float = 0.99, limit: int = 100_000
-) -> Graph:
-    """Returns the graph of all states that one cook can reach. Raises OverflowError beyond `limit` states."""
+def explore(sim: Simulation, macros: Sequence[Macro], step_cost: float = 0.001, discount: float = 0.99) -> Graph:
+    """Returns the graph of all states that the cook can reach."""
     sim.reset()
     states = [sim.save()]
     index = {states[0]: 0}
@@ -45,16 +48,14 @@ def explore(
                 row.append((index[state], 0, 0.0))
                 continue
             sim.load(state)
-            sim.begin(0, macro)
+            sim.begin(macro)
             count, total, factor = 0, 0.0, 1.0
-            while sim.macro[0] is not None:
+            while sim.macro is not None:
                 total += factor * (sim.tick() - step_cost)
                 factor *= discount
                 count += 1
             after = sim.save()
             if after not in index:
-                if len(states) >= limit:
-                    raise OverflowError(f"Kitchen {sim.kitchen.name!r} has more than {limit} states.")
                 index[after] = len(states)
                 states.append(after)
             row.append((index[after], count, total))
@@ -116,3 +117,29 @@ def distances(graph: Graph, command_cost: int = 0) -> list[int | None]:
                     best[previous] = distance + cost
                     heapq.heappush(heap, (distance + cost, previous))
     return best
+
+
+class Planner:
+    """Plans with the fewest commands and, among these, the fewest primitive steps, for one kitchen and order."""
+
+    def __init__(self, sim: Simulation, macros: Sequence[Macro]) -> None:
+        """`sim` gives kitchen, order and view; it ends in its initial state."""
+        self._graph = explore(sim, macros)
+        self._number = {state: number for number, state in enumerate(self._graph.states)}
+        self._cost = distances(self._graph, COMMAND)
+        sim.reset()
+
+    def remaining(self, state: State) -> int | None:
+        """Returns the fewest commands that serve the order, or None if that is impossible."""
+        cost = self._cost[self._number[state]]
+        return None if cost is None else cost // COMMAND
+
+    def best(self, state: State) -> int:
+        """Returns the number of the next macro-action on a shortest plan."""
+        row = self._number[state]
+        costs = []
+        for macro, (after, steps) in enumerate(zip(self._graph.to[row], self._graph.steps[row], strict=True)):
+            cost = self._cost[after]
+            if cost is not None:
+                costs.append((cost + COMMAND + int(steps), macro))
+        return min(costs)[1]
