@@ -1,4 +1,4 @@
-"""envsuite-data: downloads and adds data, exports runs, generates games, and writes expert demonstrations."""
+"""envsuite data: downloads and adds data, exports runs, generates games, and writes expert demonstrations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CliParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
+    parser = cli.CliParser(prog="envsuite data", description="Data sets, games and demonstrations.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     get = verbs.add_parser(
         "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())
@@ -292,7 +292,7 @@ def _import(args: argparse.Namespace) -> None:
     results = shlex.quote(str(args.output / "results.jsonl"))
     cli.print_safely(f"replay and grade: envsuite-eval -m replay:{results} -e {task.id} {settings}")
     records = f" --records {shlex.quote(str(knobs['records']))}" if "records" in knobs else ""
-    cli.print_safely(f"grade the patches: envsuite-grade -p {shlex.quote(str(args.output / 'preds.jsonl'))}{records}")
+    cli.print_safely(f"grade the patches: envsuite grade -p {shlex.quote(str(args.output / 'preds.jsonl'))}{records}")
 
 
 def _spelled(value: Any) -> str:

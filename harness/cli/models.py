@@ -1,4 +1,4 @@
-"""envsuite-models: models by their short names: which are here, the card of one, and its download."""
+"""envsuite models: models by their short names: which are here, the card of one, and its download."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.lm import model_card, model_files
 
 def parser() -> argparse.ArgumentParser:
     top_parser = cli.CliParser(
-        prog="envsuite-models",
+        prog="envsuite models",
         usage="%(prog)s MODEL | list | get MODEL",
         description="Models by their short names.",
-        epilog="Example: envsuite-models smollm2-135m",
+        epilog="Example: envsuite models smollm2-135m",
     )
     commands = top_parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser(

@@ -67,7 +67,7 @@ def _absent(name: str, source: Source) -> Iterator[CardRow]:
         count = float(size[1]) * 1e9
         yield CardRow("parameters", f"about {size[1]} billion, from the name")
         yield CardRow("weights", f"about {count * 2 / 1e9:,.1f} GB in bfloat16, {count * 4 / 1e9:,.1f} GB in float32")
-    yield CardRow("more", f"envsuite-models get {name} downloads it; then this card is complete")
+    yield CardRow("more", f"envsuite models get {name} downloads it; then this card is complete")
 
 
 def _parameters(file: Path) -> int:

@@ -140,7 +140,7 @@ def _mined(settings: dict[str, Any]) -> list[MinedTask]:
     if wrong := [name for name in settings["package"] if name not in known]:
         raise UsageError(
             f"There are no mined tasks of the package {wrong[0]!r}, only of {', '.join(known)}."
-            f"{did_you_mean(wrong[0], known)} For other packages: `envsuite-swe mine NAME -o FOLDER`, then "
+            f"{did_you_mean(wrong[0], known)} For other packages: `envsuite swe mine NAME -o FOLDER`, then "
             "records=FOLDER/records.jsonl."
         )
     return [
@@ -179,7 +179,7 @@ def _fits(task: tasks.GeneratedTask, settings: dict[str, Any]) -> bool:
 
 def _denied(entries: Sequence[str]) -> tuple[set[str], set[str]]:
     """Returns ids, and the ids in files among `given`: one per line, reasons after `#` (written by
-    `envsuite-check --gold`).
+    `envsuite check --gold`).
     """
     named: set[str] = set()
     from_files: set[str] = set()
