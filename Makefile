@@ -177,12 +177,10 @@ agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories o
 	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
 	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
 
-swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
-
-swe-larger: dev  ## make SWE-Gym's list of larger tasks and play each of them (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.larger.build build/swegym-larger -j $(WORKERS) --write
-	$(BIN)/python -m benchmarks.swegym_larger build/swegym-larger --markdown benchmarks/swegym_larger.md
+swe-manifest: dev  ## make SWE-Gym's list of planted bugs (resumes after an interrupt)
+	$(BIN)/envsuite swe build toolz semver cachetools isodate schema xmltodict uritemplate inflection \
+	  -o build/swegym -r 9 -s inf -j $(WORKERS)
+	cp build/swegym/manifest.jsonl.gz envsuite/envs/swegym/planted/shipped/
 
 pythons:  ## install and test the lite extra on every Python from 3.11 on this machine, Debian's own included
 	.ci/pythons
