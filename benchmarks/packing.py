@@ -72,7 +72,7 @@ def gradient(model: Model, batch: Batch, micro_rows: int) -> tuple[Tensor, int, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=["BabyAI-goto-v0", "TextWorld-easy-v1"])
+    parser.add_argument("--tasks", nargs="+", default=["BabyAI-goto-v0", "TextWorld-easy-v0"])
     parser.add_argument("--sizes", nargs="+", default=["xs", "m"])
     parser.add_argument("--episodes", type=int, default=16, help="conversations (16)")
     parser.add_argument("--turns", type=int, default=8, help="turns of the longest conversation (8)")
