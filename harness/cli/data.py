@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -32,8 +31,6 @@ PROMPTS = "prompts/"
 """prefix of the names of published prompts"""
 EXPORTS = {
     "parquet": "one file of rows",
-    "hf": "a folder for datasets.load_from_disk",
-    "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
     "predictions": "SWE-Gym patches as JSON lines for SWE-bench's harness",
 }
@@ -65,14 +62,6 @@ def parser() -> argparse.ArgumentParser:
         "--to", choices=EXPORTS, required=True, help="; ".join(f"{name}: {text}" for name, text in EXPORTS.items())
     )
     export.add_argument("-o", "--output", type=Path, required=True, help="file or folder to write")
-    agents = verbs.add_parser("import", help="turn trajectories of other agents into records to replay and patches")
-    agents.add_argument(
-        "trajectories", nargs="+", type=Path,
-        help="files or folders of SWE-agent (.traj), mini-swe-agent (.traj.json) or OpenHands (output.jsonl)",
-    )  # fmt: skip
-    agents.add_argument("-e", "--env", required=True, help="task of SWE-Gym with these instances")
-    agents.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
-    agents.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
     games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
     _add_episodes(games)
     games.add_argument(
@@ -173,8 +162,6 @@ def _main(argv: Sequence[str] | None) -> int:
             console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
     elif args.verb == "export":
         _export(args)
-    elif args.verb == "import":
-        _import(args)
     elif args.verb == "games":
         return _games(args)
     else:
@@ -247,14 +234,6 @@ def _export(args: argparse.Namespace) -> None:
             from harness.interop.rows import write_parquet
 
             write_parquet(run.records, args.output)
-        elif args.to == "hf":
-            from harness.interop.rows import write_dataset
-
-            write_dataset(run.records, args.output)
-        elif args.to == "atif":
-            from harness.interop.atif import write_documents
-
-            write_documents(run, args.output)
         elif args.to == "predictions":
             from harness.interop.predictions import write_predictions
 
@@ -271,35 +250,6 @@ def _export(args: argparse.Namespace) -> None:
             f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[{extra}]'"
         ) from error
     cli.print_safely(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
-
-
-def _import(args: argparse.Namespace) -> None:
-    from harness.agents.importing import import_trajectories
-    from harness.agents.trajectories import read_trajectories
-
-    (task, *further_tasks) = registry.tasks(args.env)
-    if further_tasks:
-        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: name one.")
-    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
-    trajectories = [trajectory for path in args.trajectories for trajectory in read_trajectories(path)]
-    result = import_trajectories(trajectories, task, knobs, args.output)
-    skipped = f"; {cli.plural(result.skipped, 'action')} without an equivalent" if result.skipped else ""
-    cli.print_safely(
-        f"{args.output}: {cli.plural(result.episodes, 'episode')} of {trajectories[0].model}, "
-        f"{cli.plural(result.steps, 'step')}, {result.patches} with a patch{skipped}"
-    )
-    settings = " ".join(f"--set {shlex.quote(f'{name}={_spelled(value)}')}" for name, value in result.knobs.items())
-    results = shlex.quote(str(args.output / "results.jsonl"))
-    cli.print_safely(f"replay and grade: envsuite-eval -m replay:{results} -e {task.id} {settings}")
-    records = f" --records {shlex.quote(str(knobs['records']))}" if "records" in knobs else ""
-    cli.print_safely(f"grade the patches: envsuite-grade -p {shlex.quote(str(args.output / 'preds.jsonl'))}{records}")
-
-
-def _spelled(value: Any) -> str:
-    """Returns a knob's value as --set reads it."""
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _games(args: argparse.Namespace) -> int:
