@@ -25,7 +25,7 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from harness import records
 from harness.agents.importing import import_trajectories
-from harness.agents.mini_swe_agent import SWEGymEnvironment
+from harness.interop.mini_swe_agent import SWEGymEnvironment
 from harness.agents.trajectories import read_trajectories
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy

@@ -1,13 +1,13 @@
 """SWE-Gym as an environment of mini-swe-agent (2.4): its agent, prompts and model play; envsuite runs and grades.
 
     from minisweagent.agents.default import DefaultAgent
-    from harness.agents.mini_swe_agent import SWEGymEnvironment
+    from harness.interop.mini_swe_agent import SWEGymEnvironment
 
     env = SWEGymEnvironment(task="SWEGym-medium-v0", seed=3)
     DefaultAgent(model, env, **prompts).run(env.problem)
     print(env.info["success"], env.info["artifacts"]["patch"])
 
-In a configuration file of mini-swe-agent, `environment_class: harness.agents.mini_swe_agent.SWEGymEnvironment` selects
+In a configuration file of mini-swe-agent, `environment_class: harness.interop.mini_swe_agent.SWEGymEnvironment` selects
 it. Every command runs in a new shell, as in mini-swe-agent's own environments. The agent's final command submits the
 repository as it is; the submission in its trajectory is the patch that is graded.
 """
