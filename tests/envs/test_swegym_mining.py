@@ -20,6 +20,7 @@ from envsuite.envs.swegym.mined.releases import check_licence, obtain
 from envsuite.envs.swegym.published import places, repos
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, UsageError
+from envsuite.sandbox import drivers
 from harness.cli import envs
 from harness.mining import command
 from tests.envs import little
@@ -116,7 +117,7 @@ def test_a_rewritten_record_has_the_text_of_a_newly_mined_one_and_is_otherwise_u
     _, plan, journal = mined
     (record,) = miner.records(journal.results)
     outdated = {**record, "problem_statement": "Something fails.", "hints_text": ""}
-    assert rewriting.rewritten(outdated, "bwrap", plan.archives) == record
+    assert rewriting.rewritten(outdated, drivers.choose(), plan.archives) == record
 
 
 def test_a_pair_without_a_repaired_test_has_a_line_with_the_reason(mined):
