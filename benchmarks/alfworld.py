@@ -29,11 +29,6 @@ from envsuite.cache import write_atomically
 from envsuite.envs.alfworld import env as alfworld_env
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.envs.alfworld.games import compiled, solver
-from harness.policies import make_policy
-from harness.rollout.executors import Executor, LocalExecutor
-from harness.rollout.loop import rollout
-from harness.rollout.vector import VectorExecutor
-from harness.types import Episode, episode
 
 TASK = "ALFWorld-valid_seen-v0"
 STEPS = 30
@@ -191,34 +186,6 @@ def at_once(numbers: tuple[int, ...] = (1, 8, 64, 512)) -> dict[int, tuple[float
     return results
 
 
-def rollouts(numbers: tuple[int, ...] = (8, 64)) -> dict[int, list[tuple[float, float]]]:
-    """Returns by number of concurrent episodes: (ms to start the run, microseconds per turn).
-
-    Compares one environment per episode with one vector environment, for the random player and 20
-    episodes per slot.
-    """
-    task = registry.TASKS[TASK]
-    policy = make_policy("random")
-    results: dict[int, list[tuple[float, float]]] = {}
-    for n in numbers:
-        todo = [episode(task, seed % 140, seed // 140) for seed in range(20 * n)]
-        for make in (
-            lambda n=n: LocalExecutor(n, advice_kind=policy.advice_kind),
-            lambda n=n: VectorExecutor(n, task, "{}", advice_kind=policy.advice_kind),
-        ):
-            slots = make()
-            opening = seconds(lambda slots=slots, todo=todo, n=n: list(rollout(policy, todo[:n], slots, max_turns=1)))
-            turns: list[int] = []
-
-            def play_all(slots: Executor = slots, todo: list[Episode] = todo, turns: list[int] = turns) -> None:
-                turns.append(sum(len(run.turns) for run in rollout(policy, todo, slots)))
-
-            spent = seconds(play_all, 3)
-            results.setdefault(n, []).append((1e3 * opening, 1e6 * spent / turns[0]))
-            slots.close()
-    return results
-
-
 def play_on(env: gym.Env[str, str], tape: list[str]) -> None:
     for command in tape:
         _, _, terminated, truncated, _ = env.step(command)
@@ -348,15 +315,6 @@ def main() -> None:
     ]
     for n, (single, sync, ours) in at_once().items():
         lines.append(f"| {n} | {single:,.0f} | {sync:,.0f} | {ours:,.0f} | {ours / single:.2f}x | {ours / sync:.2f}x |")
-    lines += [
-        "",
-        "Rollouts of the random player, which reads no prompts: one environment per slot, or one vector environment.",
-        "",
-        "| slots | opening: one each | seats | a turn: one each | seats |",
-        "|---|---|---|---|---|",
-    ]
-    for n, ((opened, each), (opened_seats, index)) in rollouts().items():
-        lines.append(f"| {n} | {opened:,.0f} ms | {opened_seats:,.0f} ms | {each:,.0f} µs | {index:,.0f} µs |")
     grown = apart(grown_by_resets, "stock", args.stock_resets)
     lines += [
         "",
