@@ -28,10 +28,10 @@ from sklearn.model_selection import GroupKFold
 
 from benchmarks.alfworld_plans import SPLITS, CountedGame, count, make_table, plan_of, room_of, unseen_receptacles
 from envsuite.envs.alfworld.games import data
-from envsuite.envs.alfworld.games.plan_counts import PlanCounts
 from envsuite.envs.alfworld.games.floorplans import holders
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.plan_counts import PlanCounts
 from envsuite.errors import DataError, UsageError
 
 FOLDS = 5
@@ -137,9 +137,7 @@ def pair(official: Official, seed: int, counts: PlanCounts | None = None) -> Sam
     raise UsageError(f"no game could be generated in floor plan {plan}")
 
 
-def pairs(
-    officials: Sequence[Official], counts_of: Callable[[Official], PlanCounts | None]
-) -> list[list[Sample]]:
+def pairs(officials: Sequence[Official], counts_of: Callable[[Official], PlanCounts | None]) -> list[list[Sample]]:
     """Generates DRAWS pairs of every official game, each from the counts that `counts_of` returns."""
     return [
         [pair(official, draw * 10_000 + n, counts_of(official)) for n, official in enumerate(officials)]

@@ -22,9 +22,9 @@ import numpy as np
 
 from envsuite.cache import write_atomically
 from envsuite.envs.alfworld.games import data
-from envsuite.envs.alfworld.games.plan_counts import RARE, SINGLE, Group, PlanCounts
 from envsuite.envs.alfworld.games.floorplans import ROOMS, floor_plan, holders, statistics
 from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.plan_counts import RARE, SINGLE, Group, PlanCounts
 
 OUTPUT = Path(__file__).parents[1] / "envsuite/envs/alfworld/games/plans.json"
 SPLITS = ("train", "valid_seen")

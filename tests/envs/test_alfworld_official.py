@@ -13,7 +13,6 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.alfworld import env as alfworld_env
-from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.envs.alfworld.games import compiled, data
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from envsuite import registry
-from envsuite.envs.textworld import games
 from envsuite.envs.textworld.games import SETTINGS, game_spec
 from envsuite.envs.textworld.menu import LEVELS
 from envsuite.envs.textworld.structure import split_of, split_of_seed, structure_digest

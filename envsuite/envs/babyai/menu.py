@@ -9,7 +9,6 @@ from envsuite.types import Family, Task
 CAPS = {"goto": 64, "pickup": 64}  # 128 for the other kinds
 
 
-
 def register_task(name: str, cls: str, summary: str, level_name: str = "", **kwargs: Any) -> None:
     """Registers the task 'BabyAI-<name>-v0'."""
     split_ids = kwargs.pop("split_ids", {})
