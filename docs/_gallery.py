@@ -61,7 +61,7 @@ ENTRIES = (
            "DataSciCoding-mle-v0", "DataSciCoding-caafe-v0"),
           "two columns of the episode's training table, one colour per class"),
     Entry("swegym", "SWE-Gym", "SWEGym-medium-v0",
-          ("SWEGym-easy-v0", "SWEGym-medium-v0", "SWEGym-hard-v0", "SWEGym-larger-v0",
+          ("SWEGym-easy-v0", "SWEGym-medium-v0", "SWEGym-hard-v0",
            "SWEGym-mined-easy-v0", "SWEGym-mined-medium-v0", "SWEGym-mined-hard-v0"),
           "the tests of the repository: the filled ones fail before the repair"),
 )  # fmt: skip

@@ -30,7 +30,7 @@ class Scripted(HiLo):
 
 
 def stated(task):
-    """What `envsuite-check` states about the blind player; AssertionError if the check fails, NotJudged if it does
+    """What `envsuite check` states about the blind player; AssertionError if the check fails, NotJudged if it does
     not apply.
     """
     return players.blind(lambda: registry.build(task), task)

@@ -1,4 +1,4 @@
-"""Self-test of the sandbox drivers on this machine, behind `envsuite-check --sandbox`.
+"""Self-test of the sandbox drivers on this machine, behind `envsuite check --sandbox`.
 
 `examine` runs small programs that try to break out of a driver's sandbox and yields what each driver stopped, for the
 user who runs it: a driver may hold for root and not for an ordinary user, or the other way round.

@@ -298,7 +298,7 @@ def test_the_default_task_is_official_only_if_the_data_is_present(folder, monkey
 
 def test_missing_and_broken_data_errors_name_the_file_and_the_fix(folder, monkeypatch):
     assert len(data.games("valid_seen")) == 6
-    with pytest.raises(DataError, match=r"does not contain json_2.1.1/train: .*envsuite-data get alfworld"):
+    with pytest.raises(DataError, match=r"does not contain json_2.1.1/train: .*envsuite data get alfworld"):
         registry.build("ALFWorld-train-v0")
     for spoilt, why in (
         (b"{", "Expecting"),

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from envsuite.envs.swegym import sabotage
-from envsuite.envs.swegym.forked import plan as forked
-from envsuite.envs.swegym.forked import plugin
-from envsuite.envs.swegym.generated import packages, tasks
-from envsuite.envs.swegym.grading import Report
-from envsuite.envs.swegym.problems import GeneratedProblem
+from envsuite.envs.swegym.judge import forking as plugin
+from envsuite.envs.swegym.judge import phases as forked
+from envsuite.envs.swegym.judge import sabotage
+from envsuite.envs.swegym.judge.grading import Report
+from envsuite.envs.swegym.planted import packages, tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
 from envsuite.envs.swegym.published import checks
 from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers
@@ -229,7 +229,7 @@ def test_there_is_no_plan_for_a_failing_test_that_no_file_holds():
 def test_a_generated_task_is_graded_in_one_job(monkeypatch):
     task = next(task for task in tasks.manifest() if any("test_level" in test for test in task.fail_to_pass))
     assert task.package.name == "uritemplate"  # whose tests with these names are made when their file is imported
-    made = GeneratedProblem(task, "full", False, DRIVER)
+    made = PlantedProblem(task, "full", False, DRIVER)
     monkeypatch.setattr(made, "_can_fail", None)  # a separate run would call it
     try:
         assert made.judge(made.gold(), 60).resolved

@@ -1,4 +1,4 @@
-"""`envsuite-check --sandbox`: what holds on this machine, for root and for an ordinary user."""
+"""`envsuite check --sandbox`: what holds on this machine, for root and for an ordinary user."""
 
 import contextlib
 import io
@@ -35,7 +35,7 @@ with sandbox.open(sandbox.Spec(workspace="/testbed", fresh=False), "{driver}") a
 
 @pytest.fixture(scope="module")
 def listing():
-    """Returns the exit status and the lines of `envsuite-check --sandbox`, which attacks every driver."""
+    """Returns the exit status and the lines of `envsuite check --sandbox`, which attacks every driver."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as done:
         check.main(["--sandbox"])

@@ -33,7 +33,7 @@ VERSION = "json_2.1.1"
 EXPECTED = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 """Number of solvable games in each official split."""
 DATA_HELP = (
-    f"set {DATA_VARIABLE} to the folder that holds {VERSION}/, fetch it with `envsuite-data get alfworld`, "
+    f"set {DATA_VARIABLE} to the folder that holds {VERSION}/, fetch it with `envsuite data get alfworld`, "
     "or play generated games: --env ALFWorld-generated-v0"
 )
 _INDEX_VERSION = 1
@@ -114,7 +114,7 @@ def default_task() -> tuple[str, str]:
         "ALFWorld-generated-v0",
         f"alfworld: {DATA_VARIABLE} is not set, so this run plays generated games (ALFWorld-generated-v0) "
         "instead of the official valid_seen games. The scores are not comparable. "
-        "`envsuite-data get alfworld` downloads the official games.",
+        "`envsuite data get alfworld` downloads the official games.",
     )
 
 
@@ -217,6 +217,6 @@ def _describe(file: Path) -> tuple[str, str, bool | None]:
 
 def _broken(path: Path, why: str) -> DataError:
     return DataError(
-        f"{path} cannot be read as an ALFWorld game: {why}. Fetch it again (`envsuite-data get alfworld`), "
+        f"{path} cannot be read as an ALFWorld game: {why}. Fetch it again (`envsuite data get alfworld`), "
         "or remove its folder to play without it."
     )
