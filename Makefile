@@ -106,7 +106,7 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
 	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start alfworld-start \
+	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start \
 	  alfworld-trie-start; do \
 	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
 	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
