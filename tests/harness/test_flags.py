@@ -9,7 +9,6 @@ import pytest
 from envsuite.cache import cache_dir, write_atomically
 from harness.cli import boards, cache, check, compare, data, envs, eval, generalize, models, new, play, report, table
 from harness.cli import replay as replay_command
-from harness.verification import command as verify
 from tests import toys  # noqa: F401
 from tests.api.server import running
 
@@ -82,7 +81,7 @@ def test_an_address_without_a_model_is_refused(capsys):
     assert code == 0, error
 
 
-@pytest.mark.parametrize("task", ["SWEGym-easy-v1", "DataSciCoding-easy-v1"])
+@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v1"])
 def test_another_wording_is_refused_where_it_would_change_files_and_programs(task, capsys):
     words = ["-m", "small", "--base-url", "http://localhost:9/v1", "-e", task, "--dry-run"]
     code, _, error = call(eval.main, [*words, "--prompt-wording", "invented"], capsys)
@@ -286,7 +285,7 @@ FAILING = {
     "data get": (data.main, ["get", "no-such-data"]),
     "cache clear": (cache.main, ["clear", "no-such-part", "-y"]),
     "boards add": (boards.main, ["add", "nowhere", "nowhere"]),
-    "verify": (verify.main, ["nowhere"]),
+    "replay --sandbox": (replay_command.main, ["--sandbox", "nowhere"]),
 }
 
 
