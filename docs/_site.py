@@ -1,6 +1,6 @@
 """Lays out the site for mkdocs: docs/, the leaderboards, the benchmarks and the command line.
 
-Pages link to files of the repository by their path on disk (`../benchmarks/scoring.md`). The hooks
+Pages link to files of the repository by their path on disk (`../benchmarks/rollout.md`). The hooks
 turn these into links of the site. A link to a file that is not a page, such as code, becomes text.
 """
 

@@ -1,9 +1,10 @@
-"""Shared fixtures: golden data, the bundled model, cache folders, fault comparison, allowed skips."""
+"""Shared fixtures: golden data, the bundled model, cache folders, fault comparison; the summary of skipped tests."""
 
 import functools
 import json
 import os
 import shutil
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
+from tests import skips
 
 SHARED = Path(os.environ.get("ENVSUITE_SHARED", Path(__file__).resolve().parents[1].parent / "shared"))
 USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
@@ -32,8 +35,8 @@ def pytest_collection_modifyitems(items) -> None:
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Returns the folder of golden traces and real games; skips the test if it is missing."""
-    if not SHARED.is_dir():
-        pytest.skip(f"no golden data: ENVSUITE_SHARED={SHARED} is not a folder")
+    if not (SHARED / "golden").is_dir():
+        pytest.skip(f"no golden data: ENVSUITE_SHARED={SHARED} has none")
     return SHARED
 
 
@@ -187,71 +190,32 @@ def _works_here(driver: str) -> bool:
         return False
 
 
-ALLOWED_SKIPS = (
-    "is not installed",  # an optional engine or extra
-    "needs bubblewrap",
-    "needs a docker daemon",
-    "needs landlock",
-    "needs chromium",
-    "no CUDA",
-    "guards against accidents",  # the process driver does not promise more
-)
-"""reasons for which a test may be skipped on CI; any other skip there is a failure"""
-OF_THE_MACHINE = ("needs bubblewrap", "needs a docker daemon", "needs landlock", "no CUDA")
-MOST_SKIPS = 14
-"""the most tests that CI may skip; tests that the machine cannot run do not count"""
-NEEDS_GOLDEN = (
-    "test_the_committed_digests_are_those_of_the_records",
-    "test_all_golden_states_have_the_reference_facts_and_text",
-    "test_solver_needs_the_golden_number_of_commands_in_every_official_game",
-    "test_the_expert_wins_all_of_valid_seen_in_the_golden_number_of_commands",
-    "test_the_panel_holds_the_official_games_in_a_fixed_order",
-    "test_the_kaggle_files_are_taken_in_checked_and_noticed_when_changed",
-    "test_another_file_is_refused_with_the_way_to_play_it_anyway",
-    "test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser",
-    "test_the_gold_patch_resolves_and_the_empty_one_and_a_useless_one_do_not",
-    "test_on_the_logs_of_real_instances_reports_agree",
-    "test_a_stand_in_plays_once_for_all_checkpoints_and_is_named_as_one",
-    "test_an_evaluation_that_fails_does_not_stop_the_others",
-)
-"""tests of data that we may not copy, skipped where ENVSUITE_SHARED has none; no other test may need it"""
-
-
-def excused(test: str, reason: str) -> bool:
-    """Returns True if a test may be skipped on CI for this reason."""
-    if "no golden data" in reason:
-        return test.rpartition("::")[2].partition("[")[0] in NEEDS_GOLDEN
-    return any(word.lower() in reason.lower() for word in ALLOWED_SKIPS)
-
-
-REFUSED_SKIP = 6
-"""exit status of a run that skips what it must not; pytest's own statuses are below"""
-
-
-def pytest_sessionfinish(session, exitstatus):
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
     """Fails a run on CI that skips a test without an excuse, or too many tests: what never runs cannot fail.
 
     Writes the exit status, which make does not pass on, to the file that ENVSUITE_TEST_STATUS names.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
-    check_skips(session)
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and skips.refused(reporter.stats.get("skipped", [])):
+        session.exitstatus = skips.REFUSED_SKIP
     if place := os.environ.get("ENVSUITE_TEST_STATUS"):
         Path(place).write_text(str(int(session.exitstatus)))
 
 
-def check_skips(session):
-    """Sets the exit status of a run on CI to REFUSED_SKIP if it skips a test without an excuse, or too many."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if not os.environ.get("CI") or reporter is None:
-        return
-    count = 0
-    for report in reporter.stats.get("skipped", []):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        count += not any(word in reason.lower() for word in map(str.lower, OF_THE_MACHINE))
-        if not excused(report.nodeid, reason):
-            reporter.write_line(f"skipped for a reason that is not on the list: {report.nodeid}: {reason}", red=True)
-            session.exitstatus = REFUSED_SKIP
-    if count > MOST_SKIPS:
-        reporter.write_line(f"{count} tests were skipped, more than {MOST_SKIPS}", red=True)
-        session.exitstatus = REFUSED_SKIP
+def pytest_terminal_summary(terminalreporter):
+    """Ends the output with a line for each thing that this machine lacks."""
+    reports = terminalreporter.stats.get("skipped", [])
+    if reports:
+        terminalreporter.section("tests that this machine cannot run")
+        for line in skips.summary(reports) + skips.refused(reports):
+            terminalreporter.write_line(line)
+
+
+def _quiet(server, request, client_address) -> None:
+    """Keeps an error in a request out of the output: servers of tests are sent garbage, and their clients leave."""
+
+
+socketserver.BaseServer.handle_error = _quiet

@@ -114,7 +114,7 @@ def all_articles(site, names):
     return page
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install -y chromium")
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 def test_no_code_block_scrolls_sideways_at_1280_pixels_and_no_page_on_a_phone(site):
     driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make dev")
     written = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]

@@ -1,12 +1,19 @@
-"""The list of tests that may be skipped on CI."""
+"""Skipped tests: what CI accepts, and the summary that a run ends with."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import NEEDS_GOLDEN, excused
+from tests import skips
+from tests.skips import NEEDS_GOLDEN, excused
 
-MISSING = "no golden data: ENVSUITE_SHARED=/nowhere is not a folder"
+MISSING = "no golden data: ENVSUITE_SHARED=/nowhere has none"
+
+
+def skipped(reason: str, test: str = "tests/x.py::test_x") -> SimpleNamespace:
+    """Returns a report of a skipped test, as pytest's terminal reporter keeps it."""
+    return SimpleNamespace(nodeid=test, longrepr=("x.py", 1, f"Skipped: {reason}"))
 
 
 @pytest.mark.parametrize(
@@ -15,9 +22,9 @@ MISSING = "no golden data: ENVSUITE_SHARED=/nowhere is not a folder"
         (f"tests/x.py::{NEEDS_GOLDEN[0]}", MISSING, True),
         (f"tests/x.py::{NEEDS_GOLDEN[-1]}[a-b]", MISSING, True),
         ("tests/x.py::test_group_advantages[grpo]", MISSING, False),
-        ("tests/x.py::test_x", "Skipped: needs bubblewrap: apt-get install bubblewrap (no bwrap)", True),
-        ("tests/x.py::test_x", "Skipped: peft is not installed", True),
-        ("tests/x.py::test_x", "Skipped: not today", False),
+        ("tests/x.py::test_x", "needs bubblewrap: apt-get install bubblewrap (no bwrap)", True),
+        ("tests/x.py::test_x", "peft is not installed", True),
+        ("tests/x.py::test_x", "not today", False),
     ],
 )
 def test_a_skip_needs_an_excuse(test, reason, allowed):
@@ -29,3 +36,33 @@ def test_every_test_that_may_lack_golden_data_exists():
     for name in NEEDS_GOLDEN:
         assert f"def {name}(" in source, name
     assert len(NEEDS_GOLDEN) <= 12
+
+
+def test_the_summary_has_one_line_for_each_missing_package_with_its_cure():
+    reasons = [
+        "needs bubblewrap: apt-get install bubblewrap (no bwrap on the path)",
+        "needs bubblewrap: apt-get install bubblewrap (cannot be started)",
+        "tensorboard is not installed: pip install tensorboard",
+        "could not import 'peft': No module named 'peft'",
+        "lightgbm is not installed: pip install 'envsuite[boosting]'",
+        "the machine has a GPU",
+    ]
+    assert skips.summary([skipped(reason) for reason in reasons]) == [
+        "2 tests need bubblewrap: apt-get install bubblewrap",
+        "1 test needs tensorboard: pip install tensorboard",
+        "1 test needs peft: make dev",
+        "1 test needs lightgbm: pip install 'envsuite[boosting]'",
+        "1 skipped: the machine has a GPU",
+    ]
+
+
+def test_ci_refuses_too_many_skips_except_on_the_bare_machine(monkeypatch):
+    many = [skipped("needs chromium: apt-get install chromium") for _ in range(skips.MOST_SKIPS + 1)]
+    monkeypatch.delenv("CI", raising=False)
+    assert skips.refused(many) == []
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.delenv("ENVSUITE_BARE", raising=False)
+    assert skips.refused(many) == [f"{len(many)} tests were skipped, more than {skips.MOST_SKIPS}"]
+    monkeypatch.setenv("ENVSUITE_BARE", "1")
+    assert skips.refused(many) == []
+    assert skips.refused([skipped("not today")]) == ["skipped without an excuse: tests/x.py::test_x: not today"]

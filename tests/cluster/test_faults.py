@@ -60,7 +60,7 @@ def test_a_full_file_system_stops_the_run_with_one_line_and_it_resumes_with_more
 def test_a_wall_clock_that_jumps_by_years_changes_nothing(tmp_path, proved):
     """Fakes the wall clock of the run's processes; no time budget and no worker timeout expires."""
     if FAKETIME is None:
-        pytest.skip("faketime is not installed: apt-get install faketime")
+        pytest.skip("needs faketime: apt-get install faketime")
     words = ["-e", "Slow-v0", "-n", "40", "--set", "size=512", "--set", "delay=0.05", "-c", "4"]
     assert play(*words, "-o", tmp_path / "whole").returncode == 0
     offset = tmp_path / "offset"

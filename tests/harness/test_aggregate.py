@@ -20,7 +20,7 @@ from harness.stats.intervals import SHARE, bounded
 from tests import toys  # noqa: F401
 
 RLIABLE = json.loads(Path(__file__).with_name("rliable.json").read_text())
-"""Output of benchmarks/rliable_reference.py, which runs rliable: scores [runs, tasks], estimates, bounds."""
+"""Output of tests/golden/make_rliable.py, which runs rliable: scores [runs, tasks], estimates, bounds."""
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=7), st.integers(1, 7))

@@ -1,6 +1,6 @@
 """The swerex driver, against a real swe-rex server in its own environment, and against servers that lie.
 
-`make swerex-proof` installs the server in build/swerex; without it the tests that need it are skipped.
+`make sandbox-proof` installs the server in build/swerex; without it the tests that need it are skipped.
 """
 
 import base64
@@ -26,7 +26,7 @@ pytest.importorskip("httpx", reason="the api extra is not installed")
 PYTHON = Path(
     os.environ.get("ENVSUITE_SWEREX_SERVER", Path(__file__).parents[2] / "build" / "swerex" / "bin" / "python")
 )
-needs_server = pytest.mark.skipif(not PYTHON.exists(), reason="no swe-rex server: make swerex-proof installs one")
+needs_server = pytest.mark.skipif(not PYTHON.exists(), reason="no swe-rex server: make sandbox-proof installs one")
 PROGRAM = Path(__file__).with_name("echo.py")
 
 

@@ -1,7 +1,7 @@
 """Reference estimates by rliable (Agarwal et al., NeurIPS 2021) for tests/harness/test_aggregate.py.
 
     uv venv /tmp/rliable && uv pip install --python /tmp/rliable rliable==1.2.0 "pandas<3"
-    /tmp/rliable/bin/python benchmarks/rliable_reference.py tests/harness/rliable.json
+    /tmp/rliable/bin/python tests/golden/make_rliable.py tests/harness/rliable.json
 
 Reads "scores" [runs, tasks], "levels", "resamples" and "seed" from the file and rewrites all other
 keys. Run it in a separate environment: rliable installs packages that envsuite does not need, and this
@@ -42,7 +42,7 @@ def measured(inputs: dict[str, Any]) -> dict[str, Any]:
 def main(path: Path) -> None:
     stored = json.loads(path.read_text())
     inputs = {key: stored[key] for key in ("scores", "levels", "resamples", "seed")}
-    made = {"made_by": "benchmarks/rliable_reference.py", "packages": {name: version(name) for name in PACKAGES}}
+    made = {"made_by": "tests/golden/make_rliable.py", "packages": {name: version(name) for name in PACKAGES}}
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in {**made, **inputs, **measured(inputs)}.items()]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
