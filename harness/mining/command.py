@@ -10,7 +10,14 @@ from typing import Any
 from envsuite.errors import UsageError
 from envsuite.escaping import one_line
 from harness import cli
+from harness.cli.common.flags import ENDPOINT
+from harness.evaluate import Sampling
+from harness.execution import Connection
 from harness.mining.tables import reasons_table, yield_table
+from harness.settings import add_flags, named
+
+WRITING = {"temperature": 0.7, "max_tokens": 2048}
+"""sampling of texts, unless flags say otherwise"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,12 +74,8 @@ def parser() -> argparse.ArgumentParser:
     reword.add_argument("-o", "--output", type=Path, default=Path("reworded.jsonl"), help="(default: reworded.jsonl)")
     reword.add_argument("-n", "--most", type=int, default=None, help="the first N records only")
     reword.add_argument("-a", "--attempts", type=int, default=1, help="texts per record at most (default: 1)")
-    reword.add_argument("-t", "--temperature", type=float, default=0.7, help="(default: 0.7)")
-    reword.add_argument("--max-tokens", type=int, default=2048, help="per text (default: 2048)")
-    reword.add_argument("--base-url", default=None, help="server of the model, as in envsuite-eval")
-    reword.add_argument("--served-model-name", default=None, help="the model's name on the server")
-    reword.add_argument("--api-key-var", default=None, help="environment variable that holds the key")
-    reword.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
+    add_flags(reword, Sampling, WRITING, WRITING)
+    add_flags(reword, Connection, ENDPOINT)
     cli.add_verbose(verbs)
     return parser
 
@@ -138,8 +141,7 @@ def _reword(args: argparse.Namespace) -> int:
             raise UsageError(f"--{flag} must be at least 1, not {value}.")
     rewording.check_output(args.output, args.records)
     rows = rewording.sources(args.records)[: args.most]
-    options = ("temperature", "max_tokens", "base_url", "served_model_name", "api_key_var", "device")
-    policy = make_policy(args.model, **{name: getattr(args, name) for name in options})
+    policy = make_policy(args.model, **named(args, Sampling, Connection))
 
     def show(name: str, reasons: list[str]) -> None:
         cli.print_safely(f"{name}: {one_line('; '.join(reasons)) or rewording.KEPT}")
