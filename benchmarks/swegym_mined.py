@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
-from envsuite.envs.swegym.mined import library, miner, rewriting
+from envsuite.envs.swegym.makers import miner
+from envsuite.envs.swegym.mined import rewriting
+from envsuite.envs.swegym.mined import tasks as library
 from envsuite.envs.swegym.published.problem import PublishedProblem
 from envsuite.envs.swegym.published.runs import changes_of
 from envsuite.errors import DataError

@@ -44,7 +44,7 @@ TASKS = {
     "VirtualHome-food_preparation-v0": 1,
     "TextWorld-easy-v0": 6,
     "DataSciCoding-easy-v1": 2,
-    "SWEGym-easy-v1": 2,
+    "SWEGym-easy-v0": 2,
 }
 """Number of games of each task that the expert plays; the random player plays half of them."""
 MOST_TURNS = {"expert": None, "random": 8}

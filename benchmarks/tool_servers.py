@@ -45,7 +45,7 @@ ARGS = {
     "llamacpp": f"--jinja --chat-template-file {FOLDER / 'named_tools.jinja'}",
 }
 """Further words of each server's command line."""
-TASKS = {"BabyAI-easy-v0": (4, 5), "ALFWorld-generated-easy-v0": (2, 4), "SWEGym-easy-v1": (2, 4)}
+TASKS = {"BabyAI-easy-v0": (4, 5), "ALFWorld-generated-easy-v0": (2, 4), "SWEGym-easy-v0": (2, 4)}
 """Games of each task, and the most turns of a game. The tools of the last two take arguments."""
 MAX_TOKENS = 64
 HEADING = "## Real servers"

@@ -32,8 +32,6 @@ PROMPTS = "prompts/"
 """prefix of the names of published prompts"""
 EXPORTS = {
     "parquet": "one file of rows",
-    "hf": "a folder for datasets.load_from_disk",
-    "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
     "predictions": "SWE-Gym patches as JSON lines for SWE-bench's harness",
 }
@@ -237,14 +235,6 @@ def _export(args: argparse.Namespace) -> None:
             from harness.interop.rows import write_parquet
 
             write_parquet(run.records, args.output)
-        elif args.to == "hf":
-            from harness.interop.rows import write_dataset
-
-            write_dataset(run.records, args.output)
-        elif args.to == "atif":
-            from harness.interop.atif import write_documents
-
-            write_documents(run, args.output)
         elif args.to == "predictions":
             from harness.interop.predictions import write_predictions
 

@@ -1,4 +1,4 @@
-"""envsuite swe: makes tasks for SWE-Gym from packages of the package index, and words their issues anew."""
+"""envsuite swe: makes tasks for SWE-Gym from packages of the package index."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from typing import Any
 from envsuite.errors import UsageError
 from envsuite.escaping import one_line
 from harness import cli
-from harness.cli.common.flags import ENDPOINT
-from harness.evaluate import Sampling
-from harness.execution import Connection
 from harness.mining.tables import reasons_table, yield_table
-from harness.settings import add_flags, named
-
-WRITING = {"temperature": 0.7, "max_tokens": 2048}
-"""sampling of texts, unless flags say otherwise"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,30 +45,21 @@ def parser() -> argparse.ArgumentParser:
         "run. The folder is a data set: use it with --set tasks=FOLDER.",
         epilog="Example: envsuite swe build jsonpointer tabulate==0.10.0 -o tasks -r 2",
     )
-    build.add_argument("packages", nargs="*", metavar="PACKAGE", help="NAME, NAME==VERSION or path of an archive")
+    build.add_argument(
+        "packages", nargs="*", metavar="PACKAGE", help="NAME, NAME==VERSION, path of an archive, or a shipped package"
+    )
     build.add_argument("-f", "--file", type=Path, help="file with further packages, one per line; # begins a comment")
     build.add_argument("-o", "--output", type=Path, default=Path("tasks"), help="folder of the tasks (default: tasks)")
     build.add_argument("-r", "--rounds", type=int, default=2, help="rounds of 16 tasks per package (default: 2)")
     build.add_argument("-j", "--workers", type=int, default=1, help="runs of tests at the same time (default: 1)")
     build.add_argument("-s", "--seconds", type=float, default=600.0, help="most time for a package (default: 600)")
-    reword = verbs.add_parser(
-        "reword",
-        help="let a model write issue texts in other words",
-        description="Let a model write the issue texts of records in other words. A text is kept only if it has the "
-        "facts of the original (the check, what it got, what is expected) and no leak: no code, paths or names of the "
-        "gold patch and no tests that the original does not name. The other records keep their text. Writes records "
-        "for --set records=FILE and counts every reason. The same command continues an interrupted run.",
-        epilog="Example: envsuite swe reword mined/records.jsonl -m openai:my-model --base-url http://localhost:8000/v1",
+    layout = build.add_argument_group("for a package whose layout cannot be guessed")
+    layout.add_argument("--code", action="append", default=[], metavar="PATH", help="code that may be changed: src/foo")
+    layout.add_argument("--tests", action="append", default=[], metavar="PATH", help="arguments for pytest: tests")
+    layout.add_argument(
+        "--with", dest="needs", action="append", default=[], metavar="NAME", help="installed package that tests need"
     )
-    reword.add_argument(
-        "records", nargs="?", default="", help="records file or folder (default: the mined tasks that are shipped)"
-    )
-    reword.add_argument("-m", "--model", required=True, help="any model, as in envsuite-eval")
-    reword.add_argument("-o", "--output", type=Path, default=Path("reworded.jsonl"), help="(default: reworded.jsonl)")
-    reword.add_argument("-n", "--most", type=int, default=None, help="the first N records only")
-    reword.add_argument("-a", "--attempts", type=int, default=1, help="texts per record at most (default: 1)")
-    add_flags(reword, Sampling, WRITING, WRITING)
-    add_flags(reword, Connection, ENDPOINT)
+    layout.add_argument("--split", choices=("train", "test"), default="", help="split of the tasks (default: test)")
     cli.add_verbose(verbs)
     return parser
 
@@ -86,8 +70,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
-    if args.verb == "reword":
-        return _reword(args)
     packages = [*args.packages, *_listed(args.file)]
     if not packages:
         raise UsageError("Name at least one package, or a file of names with --file.")
@@ -109,7 +91,7 @@ def _listed(path: Path | None) -> list[str]:
 
 def _mine(args: argparse.Namespace, packages: Sequence[str]) -> int:
     from envsuite.cache import write_atomically
-    from envsuite.envs.swegym.mined import miner
+    from envsuite.envs.swegym.makers import miner
 
     def show(result: Any) -> None:
         title = " ".join(filter(None, (result.package, result.old, result.new)))
@@ -129,43 +111,18 @@ def _mine(args: argparse.Namespace, packages: Sequence[str]) -> int:
     return 0 if kept else 1
 
 
-def _reword(args: argparse.Namespace) -> int:
-    from harness.mining import rewording
-    from harness.policies import is_model, make_policy
-
-    if not is_model(args.model):
-        raise UsageError(f"--model {args.model} writes no texts: name a model, such as hf:smollm2-135m.")
-    for flag in ("most", "attempts"):
-        value = getattr(args, flag)
-        if value is not None and value < 1:
-            raise UsageError(f"--{flag} must be at least 1, not {value}.")
-    rewording.check_output(args.output, args.records)
-    rows = rewording.sources(args.records)[: args.most]
-    policy = make_policy(args.model, **named(args, Sampling, Connection))
-
-    def show(name: str, reasons: list[str]) -> None:
-        cli.print_safely(f"{name}: {one_line('; '.join(reasons)) or rewording.KEPT}")
-
-    try:
-        counts = rewording.reword_into(args.output, rows, policy, args.attempts, show)
-    finally:
-        policy.close()
-    total = cli.plural(len(rows), "record")
-    cli.print_safely(f"{total} in {args.output}; {counts.pop(rewording.KEPT, 0)} reworded now")
-    for reason, count in counts.most_common():
-        cli.print_safely(f"{count} kept the original: {reason}")
-    return 0
-
-
 def _build(args: argparse.Namespace, packages: Sequence[str]) -> int:
-    from envsuite.envs.swegym.generated import batch
+    from envsuite.envs.swegym.makers import planting
 
-    def show(job: batch.BuildJob) -> None:
+    def show(job: planting.BuildJob) -> None:
         outcome = job.error or f"{job.tasks} tasks of {job.tried} candidates, {_counted(job.rejected)}"
         rate = f", {job.rate:.0f} tasks per core hour" if job.tasks else ""
         cli.print_safely(f"{job.package}: {one_line(outcome)} ({job.seconds:.0f} s{rate})")
 
-    jobs = batch.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show)
+    options = {"code": args.code, "tests": args.tests, "needs": args.needs, "split": args.split}
+    if any(options.values()) and len(packages) != 1:
+        raise UsageError("--code, --tests, --with and --split apply to one package: name one.")
+    jobs = planting.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show, **options)
     total = sum(job.tasks for job in jobs)
     cli.print_safely(f"{cli.plural(total, 'task')} of {cli.plural(len(jobs), 'package')} in {args.output}")
     return 0 if total else 1

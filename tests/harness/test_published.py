@@ -409,7 +409,7 @@ def test_columns_with_missing_games_are_named_and_the_others_are_played(tmp_path
         (["guide-1", "--row", "Qwen=a,a"], "names a model twice"),
         (["guide-1", "--row", "Qwen=a,,b"], "PUBLISHED=MODEL"),
         (["--task", "BabyAI-gto-v0"], "Did you mean 'BabyAI-goto-v0'"),
-        (["--task", "swegym-hard"], "No table has a column for SWEGym-hard-v1"),
+        (["--task", "swegym-hard"], "No table has a column for SWEGym-hard-v0"),
         (["--task", "SWEGym-easy-v0"], "No table has a column for SWEGym-easy-v0"),
         (["guide-1", "--task", "BabyAI-goto-v0"], "drop 'guide-1' or --task"),
         (["--task", "BabyAI-goto-v0", "--metric", "reward"], "--task takes no --row, --metric"),

@@ -34,7 +34,7 @@ EXPECTED = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 """Number of solvable games in each official split."""
 DATA_HELP = (
     f"set {DATA_VARIABLE} to the folder that holds {VERSION}/, fetch it with `envsuite data get alfworld`, "
-    "or play generated games: --env ALFWorld-generated-v1"
+    "or play generated games: --env ALFWorld-generated-v0"
 )
 _INDEX_VERSION = 1
 
@@ -111,8 +111,8 @@ def default_task() -> tuple[str, str]:
     if data_folder() is not None:
         return "ALFWorld-valid_seen-v0", ""
     return (
-        "ALFWorld-generated-v1",
-        f"alfworld: {DATA_VARIABLE} is not set, so this run plays generated games (ALFWorld-generated-v1) "
+        "ALFWorld-generated-v0",
+        f"alfworld: {DATA_VARIABLE} is not set, so this run plays generated games (ALFWorld-generated-v0) "
         "instead of the official valid_seen games. The scores are not comparable. "
         "`envsuite data get alfworld` downloads the official games.",
     )
