@@ -176,7 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("drivers", nargs="*", default=list(sandbox.DRIVERS))
     parser.add_argument("-n", type=int, default=9, help="repetitions; 0: only --real")
-    parser.add_argument("--real", metavar="FOLDER", help="a folder of instances with recipes")
+    parser.add_argument("--real", metavar="FOLDER", help="a folder of instances with setups")
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     chosen = []

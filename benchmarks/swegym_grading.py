@@ -141,8 +141,8 @@ def generated(driver: str, count: int, chosen: list[str]) -> Iterator[Cost]:
 def recorded(
     driver: str, count: int, kind: str, instances: dict[str, tuple[published.records.Record, dict[str, Any] | None]]
 ) -> Iterator[Cost]:
-    for record, recipe in instances.values():
-        problem = published.PublishedProblem(record, recipe, driver)
+    for record, setup in instances.values():
+        problem = published.PublishedProblem(record, setup, driver)
         if reason := preflight.gold_failure(problem, SECONDS):
             print(f"{record.instance_id}: {reason}", file=sys.stderr)
             continue
@@ -177,7 +177,7 @@ def mined(chosen: list[str]) -> dict[str, tuple[published.records.Record, dict[s
     for package in sorted({task.package for task in listed.values()}):
         if not chosen or package in chosen:
             name = by_hash(name for name, task in listed.items() if task.package == package)
-            instances[name] = listed[name].record, listed[name].recipe
+            instances[name] = listed[name].record, listed[name].setup
     return instances
 
 
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--packages", nargs="*", default=[], help="only these")
     parser.add_argument("--kinds", nargs="*", default=["generated", "mined"])
     parser.add_argument("-s", "--seconds", type=float, default=float("inf"), help="begin no package after this time")
-    parser.add_argument("--real", metavar="FOLDER", help="a folder of instances with recipes")
+    parser.add_argument("--real", metavar="FOLDER", help="a folder of instances with setups")
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     driver = drivers.choose("auto")

@@ -54,7 +54,7 @@ LEFT_OUT = {
     "pypi__url-normalize-3.0.0-a22c3fdd": "its text names a missing function and specifies it in part",
     "pypi__xmltodict-0.10.0-9e7ce9ba": "its text shows one of the two forms of an option",
     "pypi__xmltodict-0.13.0-034776f1": "its text does not give the input of the check",
-    "pypi__jsonpickle-4.0.3-f9a1481a": "its recipe installs scikit-learn for one test",
+    "pypi__jsonpickle-4.0.3-f9a1481a": "its setup installs scikit-learn for one test",
     "pypi__uritools-6.1.4-4e140e9b": "its text does not give the value of the test's parameter",
     "pypi__uritools-6.1.4-8793a2ad": "its text shows a value that unittest shortened",
     "pypi__cachetools-7.2.6-36376b97": "its text does not show the helper that counts",
@@ -152,7 +152,7 @@ def verdicts(count: int) -> tuple[list[str], bool]:
     wrong = []
     began = time.monotonic()
     for task in tasks:
-        problem = PublishedProblem(task.record, task.recipe, drivers.choose())
+        problem = PublishedProblem(task.record, task.setup, drivers.choose())
         for name, changes in submissions(problem).items():
             if changes is None:
                 continue

@@ -1,9 +1,9 @@
-"""Recipes of SWE-Gym: six kinds on several versions of Python, four submissions each.
+"""Setups of SWE-Gym: six kinds on several versions of Python, four submissions each.
 
-    `python -m benchmarks.swegym_recipes [--pythons 3.9 3.10 3.12 3.13] [--driver bwrap] [--markdown FILE]`
+    `python -m benchmarks.swegym_setups [--pythons 3.9 3.10 3.12 3.13] [--driver bwrap] [--markdown FILE]`
 
 A small package with a bug is written to disk as a source archive, a wheel, a commit of git and a folder. Two more
-recipes use the folder: one installs the package with `pip install -e`, the other has its own test command and log
+setups use the folder: one installs the package with `pip install -e`, the other has its own test command and log
 parser. pip installs pytest for each version. The judge of published records grades four submissions: the gold
 patch must resolve the record; no change, a wrong patch, and a value that equals everything must not. Exits
 with 1 otherwise. A version that is not on this machine is named and skipped.
@@ -61,8 +61,8 @@ PINS = ["pytest==8.3.5"]
 PATHS = {"env": {"PYTHONPATH": "{testbed}"}, "test_cmd": "pytest -rA"}
 
 
-def recipes(folder: Path) -> dict[str, dict[str, Any]]:
-    """Writes the package in each form below a folder; returns the recipe of each kind."""
+def setups(folder: Path) -> dict[str, dict[str, Any]]:
+    """Writes the package in each form below a folder; returns the setup of each kind."""
     tree = folder / "tree"
     for name, text in TREE.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _commit(tree: Path, repository: Path) -> dict[str, str]:
-    """Commits a tree to a new repository; returns the recipe's source."""
+    """Commits a tree to a new repository; returns the setup's source."""
     git = ["git", f"--git-dir={repository}", f"--work-tree={tree}", "-c", "user.name=a", "-c", "user.email=a@b.org"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run([*git, *words], check=True, capture_output=True)
@@ -101,7 +101,7 @@ def _commit(tree: Path, repository: Path) -> dict[str, str]:
     return {"kind": "git", "url": f"file://{repository}", "commit": done.stdout.strip()}
 
 
-def grade(recipe: dict[str, Any], driver: str) -> dict[str, str]:
+def grade(setup: dict[str, Any], driver: str) -> dict[str, str]:
     """Returns what the judge says of each submission: 'resolved', or why not."""
     record = records.parse(
         {
@@ -116,7 +116,7 @@ def grade(recipe: dict[str, Any], driver: str) -> dict[str, str]:
         },
         "the record of the benchmark",
     )
-    problem = PublishedProblem(record, recipe, driver)
+    problem = PublishedProblem(record, setup, driver)
     reason = preflight.gold_failure(problem, 120.0)
     verdicts = {}
     for name, content in SUBMISSIONS.items():
@@ -135,15 +135,15 @@ def main(argv: list[str] | None = None) -> int:
     driver, began = drivers.choose(args.driver), time.monotonic()
     rows, counts, skipped = [], dict.fromkeys(SUBMISSIONS, 0), []
     with tempfile.TemporaryDirectory() as scratch:
-        kinds = recipes(Path(scratch))
+        kinds = setups(Path(scratch))
         for version in args.pythons:
             try:
                 exact = interpreters.find(version).version
             except DataError as error:
                 skipped.append(str(error))
                 continue
-            for kind, recipe in kinds.items():
-                verdicts = grade({**recipe, "pins": PINS, "python": version}, driver)
+            for kind, setup in kinds.items():
+                verdicts = grade({**setup, "pins": PINS, "python": version}, driver)
                 for name, verdict in verdicts.items():
                     counts[name] += verdict == "resolved"
                 rows.append(f"| {kind} | {exact} | {' | '.join(verdicts.values())} |")
@@ -151,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     head, _, text = (__doc__ or "").partition("\n\n")
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     lines = [f"# {head}", "", *(line.strip() for line in text.strip().splitlines()), ""]
-    lines += [f"| recipe | Python | {' | '.join(SUBMISSIONS)} |", "|---|---|---|---|---|---|", *rows, ""]
+    lines += [f"| setup | Python | {' | '.join(SUBMISSIONS)} |", "|---|---|---|---|---|---|", *rows, ""]
     totals = ", ".join(f"{name} {count}" for name, count in counts.items())
     seconds = f"{time.monotonic() - began:.0f} s"
     lines += [f"Resolved of {len(rows)} each: {totals}. Driver {driver}; {seconds}; load average {load}."]
