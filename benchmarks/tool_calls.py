@@ -188,7 +188,7 @@ Written by `python -m benchmarks.tool_calls`, Python {platform.python_version()}
 A scripted player plays the same games twice through a local chat-completions server: with `--action-grammar action`
 and with `--action-grammar tools`. Compared are observations, rewards, faults, success, progression, ends and metrics.
 A round trip is a call whose result the next request sends back with the call's id. Both runs are replayed with
-`envsuite-replay --check`. The random player plays at most {MOST_TURNS["random"]} turns.
+`envsuite replay --check`. The random player plays at most {MOST_TURNS["random"]} turns.
 
 | task | player | records | won | calls executed | round trips | differences |
 |---|---|--:|--:|--:|--:|--:|

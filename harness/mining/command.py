@@ -1,4 +1,4 @@
-"""envsuite-swe: makes tasks for SWE-Gym from packages of the package index."""
+"""envsuite swe: makes tasks for SWE-Gym from packages of the package index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.mining.tables import reasons_table, yield_table
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-swe", description="Make tasks for SWE-Gym from packages of the package index."
+        prog="envsuite swe", description="Make tasks for SWE-Gym from packages of the package index."
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     mine = verbs.add_parser(
@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
         description="Find real bugs: tests of a release that fail on the release before, and the fewest changes of the "
         "code that repair them. Nothing of a package runs outside a sandbox. Writes records.jsonl in SWE-Gym's "
         "schema, each with a recipe for pip, and yield.md. The same command continues an interrupted run.",
-        epilog="Example: envsuite-swe mine voluptuous boltons -o mined -r 10",
+        epilog="Example: envsuite swe mine voluptuous boltons -o mined -r 10",
     )
     mine.add_argument("packages", nargs="*", metavar="PACKAGE", help="name on the package index")
     mine.add_argument("-f", "--file", type=Path, help="file with further names, one per line; # begins a comment")
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         description="Generate tasks of many packages, one after another. Writes jobs.jsonl, with a line per package: "
         "tasks, every reason for a rejection, and the rate per core hour. The same command continues an interrupted "
         "run. The folder is a data set: use it with --set tasks=FOLDER.",
-        epilog="Example: envsuite-swe build jsonpointer tabulate==0.10.0 -o tasks -r 2",
+        epilog="Example: envsuite swe build jsonpointer tabulate==0.10.0 -o tasks -r 2",
     )
     build.add_argument(
         "packages", nargs="*", metavar="PACKAGE", help="NAME, NAME==VERSION, path of an archive, or a shipped package"

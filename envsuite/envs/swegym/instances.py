@@ -170,7 +170,7 @@ def _fits(task: tasks.PlantedTask, settings: dict[str, Any]) -> bool:
 
 def _denied(entries: Sequence[str]) -> tuple[set[str], set[str]]:
     """Returns ids, and the ids in files among `given`: one per line, reasons after `#` (written by
-    `envsuite-check --gold`).
+    `envsuite check --gold`).
     """
     named: set[str] = set()
     from_files: set[str] = set()
