@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
         help="find real bugs between consecutive releases",
         description="Find real bugs: tests of a release that fail on the release before, and the fewest changes of the "
         "code that repair them. Nothing of a package runs outside a sandbox. Writes records.jsonl in SWE-Gym's "
-        "schema, each with a recipe for pip, and yield.md. The same command continues an interrupted run.",
+        "schema, each with a setup for pip, and yield.md. The same command continues an interrupted run.",
         epilog="Example: envsuite swe mine voluptuous boltons -o mined -r 10",
     )
     mine.add_argument("packages", nargs="*", metavar="PACKAGE", help="name on the package index")
