@@ -170,7 +170,6 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
 	$(BIN)/python -m benchmarks.swegym_mined --sample 12 --markdown benchmarks/swegym_mined.md
 	$(BIN)/python -m benchmarks.swegym_grading --markdown benchmarks/swegym_grading.md
-	$(BIN)/python -m benchmarks.swegym_recipes --markdown benchmarks/swegym_recipes.md
 
 agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
 	$(BIN)/python -m venv build/agents
