@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,12 +56,6 @@ def parser() -> argparse.ArgumentParser:
         "--model, or greedy; once for each further agent",
     )
     add_options(parser)
-    group = parser.add_argument_group("prediction, for --dry-run")
-    group.add_argument("--nodes", type=int, default=0, help="predict the run on this number of nodes")
-    group.add_argument("--cpus-per-node", type=int, default=os.cpu_count() or 1, help="with --nodes")
-    group.add_argument(
-        "--tokens-per-second", type=float, default=0.0, help="with --nodes: total output of one server or replica"
-    )
     return parser
 
 
@@ -72,15 +65,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
-    if args.nodes < 0 or args.cpus_per_node < 1 or args.tokens_per_second < 0:
-        raise UsageError(
-            f"--nodes {args.nodes}, --cpus-per-node {args.cpus_per_node} and --tokens-per-second "
-            f"{args.tokens_per_second} must be positive."
-        )
     if args.baseline_episodes is not None and args.baseline_episodes < 1:
         raise UsageError(f"--baseline-episodes must be at least 1, not {args.baseline_episodes}.")
-    if args.nodes and not args.dry_run:
-        raise UsageError("--nodes needs --dry-run: a real run uses the nodes of its Ray cluster.")
     console = cli.console(stderr=args.json)
     cli.import_modules(args.module)
     notices: list[str] = []

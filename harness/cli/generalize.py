@@ -16,14 +16,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envsuite.errors import UsageError
-from harness import cli
-from harness.capacity import cost
+from harness import cli, cost
 from harness.cli.common.flags import DefaultsFormatter, add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
 from harness.generalization import generalize, grids
-from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
+from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting
 from harness.generalization.heatmap import lines
 from harness.suites.plan import configure
 
@@ -43,14 +42,14 @@ def parser() -> argparse.ArgumentParser:
         "--model",
         action="append",
         required=True,
-        help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training places; repeatable (first axis)",
+        help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training settings; repeatable (first axis)",
     )
     add(
         "--base",
         action="append",
         default=[],
         metavar="MODEL",
-        help="a model before training, to compare the trained ones with at every place; may be repeated",
+        help="a model before training, to compare the trained ones with at every setting; may be repeated",
     )
     add("-e", "--env", default="", help="family or task id")
     add(
@@ -84,25 +83,25 @@ def _main(argv: Sequence[str] | None) -> int:
     console = cli.console(stderr=args.json)
     if args.language:
         return _language(args)
-    models, places = _models(args), _places(args)
-    runs = [(who, place, _run(args, who, place)) for who in models for place in places]
+    models, settings = _models(args), _settings(args)
+    runs = [(who, setting, _run(args, who, setting)) for who in models for setting in settings]
     folder, how = args.output_dir, execution(args)
     if args.dry_run:
-        for who, place, config in runs:
-            where = ", ".join(f"{name}={value}" for name, value in place.at.items())
+        for who, setting, config in runs:
+            where = ", ".join(f"{name}={value}" for name, value in setting.at.items())
             said = cost.line(config, folder, [folder, Path("runs")], args.max_concurrent)
             console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
         return 0
     cells: list[GridCell] = []
     written: dict[str, Any] = {}
     with Players(args) as players:
-        for who, place, config in runs:
-            # Two places can be one run (a model's own training setting named twice): it is played once.
+        for who, setting, config in runs:
+            # Two settings can be one run (a model's own training setting named twice): it is played once.
             again = any(one.run == str(config.folder(folder)) for one in cells)
             now = dataclasses.replace(how, resume=args.resume or again)
             records, _ = play(config, who.name, args, now, players)
-            cells.append(parts.cell(who, place, records, args.metric, config.folder(folder)))
-            written = generalize.write_grid(folder, args.metric, models, places, cells)
+            cells.append(parts.cell(who, setting, records, args.metric, config.folder(folder)))
+            written = generalize.write_grid(folder, args.metric, models, settings, cells)
     if args.json:
         print(json.dumps(written, indent=2))
         return 0
@@ -117,7 +116,7 @@ def _main(argv: Sequence[str] | None) -> int:
         console.print(line, highlight=False, soft_wrap=True)
     if not written["gaps"]:
         cure = (
-            "no place of this grid is seen, or none is unseen: give the axis the values of training and others"
+            "no setting of this grid is seen, or none is unseen: give the axis the values of training and others"
             if any(who.trained for who in models)
             else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
@@ -184,11 +183,11 @@ def _models(args: argparse.Namespace) -> list[EvaluatedModel]:
     return list(models.values())
 
 
-def _places(args: argparse.Namespace) -> list[GridPlace]:
+def _settings(args: argparse.Namespace) -> list[GridSetting]:
     if args.splits and args.axis:
-        raise UsageError("--splits names its places itself: drop --axis, or span them with --axis alone.")
+        raise UsageError("--splits names its settings itself: drop --axis, or span them with --axis alone.")
     if args.splits:
-        return generalize.split_places(args.splits)
+        return generalize.split_settings(args.splits)
     spans = generalize.axes(args.axis)
     if not spans:
         raise UsageError("Name a grid: --axis NAME=V1,V2 (a knob, split, task or prompt-wording), or --splits NAME.")
@@ -197,18 +196,18 @@ def _places(args: argparse.Namespace) -> list[GridPlace]:
     return generalize.grid(args.env, spans)
 
 
-def _run(args: argparse.Namespace, who: EvaluatedModel, place: GridPlace) -> RunConfig:
-    """One model at one place, every value checked."""
+def _run(args: argparse.Namespace, who: EvaluatedModel, setting: GridSetting) -> RunConfig:
+    """One model at one setting, every value checked."""
     request = run_request(args, who.name)
     request = request.replace(
-        split=place.split or args.split,
-        knobs=(*request.knobs, *(f"{name}={value}" for name, value in place.knobs.items())),
-        prompt_wording=place.prompt_wording or args.prompt_wording,
+        split=setting.split or args.split,
+        knobs=(*request.knobs, *(f"{name}={value}" for name, value in setting.knobs.items())),
+        prompt_wording=setting.prompt_wording or args.prompt_wording,
     )
     for axis in who.trained:
-        if axis not in place.at:
-            raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(place.at)}.")
-    return configure(place.task, request)
+        if axis not in setting.at:
+            raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(setting.at)}.")
+    return configure(setting.task, request)
 
 
 if __name__ == "__main__":

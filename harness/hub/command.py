@@ -1,4 +1,4 @@
-"""envsuite-hub: uploads a run or a task to the Hugging Face hub or to prime's environments hub."""
+"""envsuite-hub: uploads a run or a task to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--split", default="", help="games of this split (default: the task's last one)")
     group.add_argument("-n", "--episodes", type=int, default=100, help="games (default: 100)")
     group.add_argument("--reward", default="sparse", choices=[str(mode) for mode in RewardMode], help="reward mode")
-    group.add_argument(
-        "--wheel", type=Path, metavar="FILE", help="for space and prime: upload this wheel of envsuite, and install it"
-    )
+    group.add_argument("--wheel", type=Path, metavar="FILE", help="for a Space: the wheel of envsuite that it installs")
     group.add_argument(
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )

@@ -7,9 +7,23 @@ from pathlib import Path
 import pytest
 
 from envsuite.cache import cache_dir, write_atomically
-from harness.cli import boards, cache, check, compare, data, envs, eval, generalize, models, new, play, report, table
+from harness import verify
+from harness.cli import (
+    boards,
+    cache,
+    check,
+    compare,
+    data,
+    envs,
+    eval,
+    generalize,
+    models,
+    new,
+    play,
+    report,
+    table,
+)
 from harness.cli import replay as replay_command
-from harness.verification import command as verify
 from tests import toys  # noqa: F401
 from tests.api.server import running
 
@@ -126,12 +140,6 @@ def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path):
     with pytest.raises(OSError, match="File name too long") as caught:
         write_atomically(path, "text")
     assert caught.value.filename == str(path)
-
-
-def test_a_prediction_for_a_cluster_depends_on_its_cpus(capsys):
-    words = ["-m", "random", "-e", "babyai", "-n", "500", "--dry-run", "--nodes", "4", "--max-concurrent", "64"]
-    outputs = [call(eval.main, [*words, "--cpus-per-node", count], capsys) for count in (1, 32)]
-    assert [code for code, _, _ in outputs] == [0, 0] and outputs[0][1] != outputs[1][1]
 
 
 def test_a_card_shows_knobs_levels_and_measured_difficulty(capsys):

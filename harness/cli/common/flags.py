@@ -204,12 +204,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="seconds for an environment to answer a reset or a turn, else its episode is broken (default: 600)",
     )
     cli.add_executor(group)
-    group.add_argument(
-        "--policy-replicas",
-        type=int,
-        default=0,
-        help="with --executor ray: actors that hold a copy of the model; 0: none",
-    )
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
     group.add_argument(
         "-o",
@@ -264,10 +258,6 @@ def execution(args: argparse.Namespace) -> Execution:
     """Returns how the flags say that runs are carried out. Raises UsageError."""
     if args.max_concurrent < 1:
         raise UsageError(f"-c must be at least 1, not {args.max_concurrent}.")
-    if args.policy_replicas < 0:
-        raise UsageError(f"--policy-replicas must be at least 0, not {args.policy_replicas}.")
-    if args.executor != "ray" and args.policy_replicas:
-        raise UsageError("--policy-replicas needs --executor ray.")
     budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
     return Execution(
         args.max_concurrent,

@@ -64,7 +64,7 @@ class Players:
         if name in self._made and self._made[name][0] != options:
             self._made.pop(name)[1].close()
         if name not in self._made:
-            self._made[name] = options, _load(name, options, self._args)
+            self._made[name] = options, make_policy(name, **options)
         return self._made[name][1]
 
     def stored(self, name: str, config: RunConfig, console: Console) -> Series | None:
@@ -114,16 +114,6 @@ class Players:
                 policy.close()
 
 
-def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
-    """Creates the policy in this process, or replicas of it on the cluster."""
-    if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
-        from harness.cluster.connect import connect
-        from harness.cluster.replicas import RayPolicy
-
-        return RayPolicy(connect(args.ray_address), name, args.policy_replicas, options)
-    return make_policy(name, **options)
-
-
 def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
     _check_flags(args, config)
@@ -154,8 +144,6 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     model = config.model
     if not is_model(model):
         return
-    if getattr(args, "policy_replicas", 0) and len(members(model)) > 1:
-        raise UsageError(f"--policy-replicas copies one model, not the team {model}: leave it out.")
     row = find(model, args.base_url, config.sampling.action_mode)[0]
     if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
         servers = "openai:, vllm:, llamacpp:, inspect: or --base-url"
