@@ -57,7 +57,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 ADAPTER = leaderboards/adapters/smollm2-alfworld
 eval: $(VENV)/.installed-eval  ## a real language model plays a household task before and after training, beside random and expert
-	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/envsuite models get smollm2-135m
 	$(BIN)/envsuite-eval --model smollm2-135m --model $(ADAPTER) --env suite:alfworld-easy -n 10 --resume
 
 adapter: adapter-alfworld  ## train the adapter that make eval plays on one core and write its card (adapter-babyai: the other one)
@@ -71,7 +71,7 @@ SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 60000
 	  then mktemp -d /dev/shm/ev-XXXXXX; else mktemp -d; fi)
 
 test: dev  ## the whole test suite
-	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/envsuite models get smollm2-135m
 	@scratch=$(SCRATCH); trap 'rm -rf "$$scratch"' EXIT; chmod 1777 "$$scratch"; export TMPDIR=$$scratch; \
 	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 20 -m "not slow"
 
@@ -106,7 +106,7 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
 	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start alfworld-start \
+	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start \
 	  alfworld-trie-start; do \
 	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
 	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
@@ -136,7 +136,7 @@ floors: dev  ## play the random player where pages state how often it wins, and 
 	$(BIN)/python -m benchmarks.floors
 	$(BIN)/python -m benchmarks.farming
 
-adapters-proof: dev  ## installs tinker-cookbook, SkyRL, verl and GEM, each in its own environment (needs uv), and compares their rollouts with ours
+adapters-proof: dev  ## installs tinker-cookbook, SkyRL and verl, each in its own environment (needs uv), and compares their rollouts with ours
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
 
 server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, trains with vLLM, kills and resumes; continues after an interrupt
@@ -177,12 +177,10 @@ agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories o
 	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
 	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
 
-swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
-
-swe-larger: dev  ## make SWE-Gym's list of larger tasks and play each of them (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.larger.build build/swegym-larger -j $(WORKERS) --write
-	$(BIN)/python -m benchmarks.swegym_larger build/swegym-larger --markdown benchmarks/swegym_larger.md
+swe-manifest: dev  ## make SWE-Gym's list of planted bugs (resumes after an interrupt)
+	$(BIN)/envsuite swe build toolz semver cachetools isodate schema xmltodict uritemplate inflection \
+	  -o build/swegym -r 9 -s inf -j $(WORKERS)
+	cp build/swegym/manifest.jsonl.gz envsuite/envs/swegym/planted/shipped/
 
 pythons:  ## install and test the lite extra on every Python from 3.11 on this machine, Debian's own included
 	.ci/pythons
@@ -193,7 +191,7 @@ lint: dev  ## ruff and mypy
 	$(BIN)/mypy
 
 check: setup  ## every registered task against the whole contract (an hour or so)
-	$(BIN)/envsuite-check '*'
+	$(BIN)/envsuite check '*'
 
 equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
@@ -207,7 +205,7 @@ figures: setup  ## write the figures of the docs from stored results
 	for module in _figures _templates; do $(BIN)/python -m docs.$$module || exit; done
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
-	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/envsuite models get smollm2-135m
 	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
 
 site: dev  ## docs and leaderboards as static pages in site/ (search needs a server: python3 -m http.server -d site); REPLAYS=1 adds pictures to the boards

@@ -70,7 +70,6 @@ RECIPES = {
         ("verl==0.9.1",),
         "without the dependencies of its GPU extras",
     ),
-    "gem": Recipe(("gem-llm==0.1.0", "transformers"), "tests/interop/packages/gem_package.py"),
     "mini-swe-agent": Recipe(
         ("mini-swe-agent==2.4.6", "transformers"),
         "tests/harness/test_published_conversations.py::test_every_byte_of_mini_swe_agents_messages_is_what_the_package_makes",
@@ -158,7 +157,7 @@ def _page(results: dict[str, dict[str, Any]]) -> str:
         "# Adapters, run by the real packages",
         "",
         "`make adapters-proof`: a scripted player plays games through each framework's own runner and through this",
-        "project's rollout. The player answers a prompt only if its tokens (for GEM: its messages) equal those of",
+        "project's rollout. The player answers a prompt only if its tokens equal those of",
         "the rollout. Compared as well: the mask of sampled tokens, log-probabilities, the reward of every turn, and",
         "the end of the episode. All numbers below are of equal episodes; a package whose proof failed or was not run",
         "is not listed.",

@@ -5,7 +5,7 @@
 PYTHON has envsuite and mini-swe-agent 2.4.6. mini-swe-agent's own agent plays generated tasks with its
 deterministic model, which follows a script: for even episodes it applies the gold patch, for odd ones
 it changes a comment. Its trajectories, and files of the same work in the formats of SWE-agent and
-OpenHands, are imported; `envsuite-eval -m replay:FILE` plays them again, and `envsuite-grade` grades
+OpenHands, are imported; `envsuite-eval -m replay:FILE` plays them again, and `envsuite grade` grades
 their patches. Every verdict must be the expected one. Exits with 1 otherwise.
 """
 
@@ -25,9 +25,9 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from harness import records
 from harness.agents.importing import import_trajectories
-from harness.agents.mini_swe_agent import SWEGymEnvironment
 from harness.agents.trajectories import read_trajectories
 from harness.evaluate import RunConfig, evaluate
+from harness.interop.mini_swe_agent import SWEGymEnvironment
 from harness.policies import make_policy
 from tests.harness import agent_files
 from tests.harness.test_agents import one_line_tasks
@@ -127,7 +127,7 @@ _ABOUT = """`make agents-proof` installs mini-swe-agent 2.4.6 and runs `python -
 mini-swe-agent's own agent plays generated tasks with its deterministic model and a script: every other episode
 applies the gold patch, the others add a comment. `tests/harness/agent_files.py` writes the files of SWE-agent and
 OpenHands in their formats; they apply the gold patch with an edit tool. All files are imported, replayed with
-`envsuite-eval -m replay:FILE`, and their patches are graded with `envsuite-grade`."""
+`envsuite-eval -m replay:FILE`, and their patches are graded with `envsuite grade`."""
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from envsuite import registry, sandbox
 from envsuite.envs.swegym.env import SWEGym
-from envsuite.envs.swegym.generated import tasks
+from envsuite.envs.swegym.planted import tasks
 from envsuite.sandbox import docker, drivers
 
 TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)

@@ -25,10 +25,12 @@ from typing import Any
 
 from benchmarks.swegym import load, table
 from envsuite.envs.swegym import preflight
-from envsuite.envs.swegym.forked import plan as forked
-from envsuite.envs.swegym.generated import packages, suite, tasks
-from envsuite.envs.swegym.mined.library import mined_tasks
-from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
+from envsuite.envs.swegym.judge import phases as forked
+from envsuite.envs.swegym.judge import suite
+from envsuite.envs.swegym.mined.tasks import mined_tasks
+from envsuite.envs.swegym.planted import packages, tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
+from envsuite.envs.swegym.problems import RepairProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers, local
 
@@ -124,7 +126,7 @@ def generated(driver: str, count: int, chosen: list[str]) -> Iterator[Cost]:
         if chosen and package not in chosen:
             continue
         task = listed[by_hash(name for name, task in listed.items() if task.package.name == package)]
-        problem = GeneratedProblem(task, "full", False, driver)
+        problem = PlantedProblem(task, "full", False, driver)
         files = packages.tree(task.package)
         cost = Cost(package, "generated", len(task.fail_to_pass) + len(task.pass_to_pass), len(task.fail_to_pass))
         try:

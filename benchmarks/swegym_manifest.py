@@ -25,7 +25,8 @@ from typing import Any
 
 from envsuite import registry
 from envsuite.envs.swegym.env import SWEGym
-from envsuite.envs.swegym.generated import generator, packages, tasks
+from envsuite.envs.swegym.makers import generator
+from envsuite.envs.swegym.planted import packages, tasks
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -35,7 +36,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     return [*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows), ""]
 
 
-def by_package(listed: Sequence[tasks.GeneratedTask], known: dict[str, packages.Package]) -> list[str]:
+def by_package(listed: Sequence[tasks.PlantedTask], known: dict[str, packages.Package]) -> list[str]:
     rows = []
     for name, package in [*known.items(), ("all", None)]:
         results = [task for task in listed if name in ("all", task.package.name)]
@@ -56,7 +57,7 @@ def by_package(listed: Sequence[tasks.GeneratedTask], known: dict[str, packages.
     return table((*head, "2 files or more"), rows)
 
 
-def interacting(listed: Sequence[tasks.GeneratedTask]) -> str:
+def interacting(listed: Sequence[tasks.PlantedTask]) -> str:
     """Returns how many compounds have a test that fails for each of two bugs."""
     alone = {bug: set(task.fail_to_pass) for task in listed if len(task.bugs) == 1 for bug in task.bugs}
     compounds = [task for task in listed if len(task.bugs) > 1 and all(bug in alone for bug in task.bugs)]
@@ -112,21 +113,21 @@ def rate(folder: Path) -> list[str]:
     return table(head, rows)
 
 
-def sample(listed: Sequence[tasks.GeneratedTask], count: int) -> list[tasks.GeneratedTask]:
+def sample(listed: Sequence[tasks.PlantedTask], count: int) -> list[tasks.PlantedTask]:
     """Returns a random sample of `count` tasks, spread over packages and numbers of bugs."""
     chance = random.Random(0)
-    groups: dict[tuple[str, int], list[tasks.GeneratedTask]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[tasks.PlantedTask]] = defaultdict(list)
     for task in listed:
         groups[task.package.name, len(task.bugs)].append(task)
     for group in groups.values():
         chance.shuffle(group)
-    results: list[tasks.GeneratedTask] = []
+    results: list[tasks.PlantedTask] = []
     while len(results) < min(count, len(listed)):
         results += [group.pop() for group in groups.values() if group]
     return results[:count]
 
 
-def play(chosen: Sequence[tasks.GeneratedTask], seconds: float, folder: str = "") -> list[str]:
+def play(chosen: Sequence[tasks.PlantedTask], seconds: float, folder: str = "") -> list[str]:
     """Plays tasks like agents do, with the failing tests hidden in every second one."""
     won: dict[str, Counter[str]] = {"expert": Counter(), "idle": Counter()}
     played: Counter[str] = Counter()

@@ -2,7 +2,7 @@
 
     `python -m benchmarks.swegym_mined [--mined FOLDER ...] [--texts] [--sample 12] [--markdown FILE]`
 
-`--mined` reads the journals of `envsuite-swe mine`, adds their instances to the shipped list (at most 3 MB) and
+`--mined` reads the journals of `envsuite swe mine`, adds their instances to the shipped list (at most 3 MB) and
 writes the yield per package (`benchmarks/swegym_mined.json`, a part per folder). `--texts` writes all issue
 texts again. Of a sample, drawn by the ids' hash, four submissions are graded as the environment grades them:
 the gold patch must resolve the record; no change, an empty line in a file of the gold patch, and the gold patch
@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
-from envsuite.envs.swegym.mined import library, miner, rewriting
+from envsuite.envs.swegym.makers import miner
+from envsuite.envs.swegym.mined import rewriting
+from envsuite.envs.swegym.mined import tasks as library
 from envsuite.envs.swegym.published.problem import PublishedProblem
 from envsuite.envs.swegym.published.runs import changes_of
 from envsuite.errors import DataError
@@ -64,7 +66,7 @@ SUBMISSIONS = ("gold patch", "no change", "empty line", "part of the gold patch"
 
 
 def ship(folders: Sequence[Path]) -> None:
-    """Adds the instances of folders of `envsuite-swe mine` to the shipped list, and writes their yields."""
+    """Adds the instances of folders of `envsuite swe mine` to the shipped list, and writes their yields."""
     rounds = json.loads(YIELDS.read_text())
     results = [miner.PairResult(row["repo"].partition("/")[2], records=[row]) for row in library.rows()]
     for folder in folders:
@@ -199,7 +201,7 @@ def _draw(task: library.MinedTask) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mined", type=Path, nargs="+", help="folders of `envsuite-swe mine`")
+    parser.add_argument("--mined", type=Path, nargs="+", help="folders of `envsuite swe mine`")
     parser.add_argument("--texts", action="store_true", help="write all issue texts again")
     parser.add_argument("--sample", type=int, default=12)
     parser.add_argument("--markdown", type=Path)

@@ -41,14 +41,14 @@ def register(task: Task) -> None:
         entry_point=task.entry_point,
         kwargs=dict(task.kwargs),
         vector_entry_point=task.vector_entry_point or None,
-        disable_env_checker=True,  # tests and envsuite-check run the checker
+        disable_env_checker=True,  # tests and envsuite check run the checker
     )
     TASKS[task.id] = task
     gym.registry[spec.id] = spec
 
 
 def register_family(family: Family) -> None:
-    """Adds a family with its default task; `envsuite-envs` lists it."""
+    """Adds a family with its default task; `envsuite envs` lists it."""
     FAMILIES[family.name] = family
 
 
@@ -174,7 +174,7 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
         words = set(lower.split("-"))
         holding = [name for name in TASKS if words <= set(name.lower().split("-"))]
         hint = did_you_mean(name_pattern, holding[-1:] or [*FAMILIES, *TASKS])
-        raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite-envs` lists them all.")
+        raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite envs` lists them all.")
     return matches
 
 

@@ -1,7 +1,7 @@
 """Finished runs in other tools: rows, a dataset, an inspect log.
 
-envsuite-data export RUN --to parquet -o run.parquet
-envsuite-data export RUN --to inspect -o run.eval
+envsuite data export RUN --to parquet -o run.parquet
+envsuite data export RUN --to inspect -o run.eval
 python examples/read_exports.py run.parquet run.eval
 """
 

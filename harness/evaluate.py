@@ -37,7 +37,6 @@ from harness.rollout.activity import Activity, Heartbeat
 from harness.rollout.executors import Executor, LocalExecutor, ProcessExecutor
 from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
-from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.stats.summary import Summary, summarise
 from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWeights
 
@@ -355,8 +354,6 @@ def open_slots(
         return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping, timeout)
     if advice_kind and not is_model(config.model):  # advice needs no waiting, and one environment uses the caches best
         return LocalExecutor(1, config.reward_mode, advice_kind, shaping)
-    if has_vector_env(config.task, settings):
-        return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
     return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
 
 

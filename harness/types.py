@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -45,17 +45,8 @@ class Episode:
 
     def turn_seed(self, turn: int) -> int:
         """Returns a 63-bit random seed for `turn`, which depends only on the episode and the turn."""
-        return self.turn_seeds((turn,))[0]
-
-    def turn_seeds(self, turns: Iterable[int]) -> list[int]:
-        """Returns `turn_seed` of several turns, and hashes the episode's key only once."""
-        prefix = hashlib.sha256(f"{self.task.id}\0{self.knobs}\0{self.seed}\0{self.attempt}\0".encode())
-        seeds = []
-        for turn in turns:
-            digest = prefix.copy()
-            digest.update(b"%d" % turn)
-            seeds.append(int.from_bytes(digest.digest()[:8], "big") >> 1)
-        return seeds
+        text = f"{self.task.id}\0{self.knobs}\0{self.seed}\0{self.attempt}\0{turn}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def episode(task: Task, seed: int, attempt: int = 0, **knobs: Any) -> Episode:

@@ -109,7 +109,7 @@ def _report_weaker(name: str, reasons: tuple[tuple[str, str], ...]) -> None:
     if skipped:
         warnings.warn(
             f"Model-written code runs in the {name} sandbox, because a preferred one does not work here ({skipped}). "
-            "`envsuite-check --sandbox` lists what holds on this machine.",
+            "`envsuite check --sandbox` lists what holds on this machine.",
             SandboxWarning,
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""envsuite-data: downloads and adds data, exports runs, generates games, and writes expert demonstrations."""
+"""envsuite data: downloads and adds data, exports runs, generates games, and writes expert demonstrations."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ PROMPTS = "prompts/"
 """prefix of the names of published prompts"""
 EXPORTS = {
     "parquet": "one file of rows",
-    "hf": "a folder for datasets.load_from_disk",
-    "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
     "predictions": "SWE-Gym patches as JSON lines for SWE-bench's harness",
 }
@@ -41,7 +39,7 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CliParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
+    parser = cli.CliParser(prog="envsuite data", description="Data sets, games and demonstrations.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     get = verbs.add_parser(
         "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())
@@ -243,14 +241,6 @@ def _export(args: argparse.Namespace) -> None:
             from harness.interop.rows import write_parquet
 
             write_parquet(run.records, args.output)
-        elif args.to == "hf":
-            from harness.interop.rows import write_dataset
-
-            write_dataset(run.records, args.output)
-        elif args.to == "atif":
-            from harness.interop.atif import write_documents
-
-            write_documents(run, args.output)
         elif args.to == "predictions":
             from harness.interop.predictions import write_predictions
 
@@ -288,7 +278,7 @@ def _import(args: argparse.Namespace) -> None:
     results = shlex.quote(str(args.output / "results.jsonl"))
     cli.print_safely(f"replay and grade: envsuite-eval -m replay:{results} -e {task.id} {settings}")
     records = f" --records {shlex.quote(str(knobs['records']))}" if "records" in knobs else ""
-    cli.print_safely(f"grade the patches: envsuite-grade -p {shlex.quote(str(args.output / 'preds.jsonl'))}{records}")
+    cli.print_safely(f"grade the patches: envsuite grade -p {shlex.quote(str(args.output / 'preds.jsonl'))}{records}")
 
 
 def _spelled(value: Any) -> str:

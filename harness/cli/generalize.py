@@ -1,4 +1,4 @@
-"""envsuite-generalize: evaluates models over a grid of settings.
+"""envsuite generalize: evaluates models over a grid of settings.
 
 Reports the gap between the settings seen in training and the others.
 """
@@ -29,10 +29,10 @@ from harness.suites.plan import configure
 
 def parser() -> argparse.ArgumentParser:
     found = cli.CliParser(
-        prog="envsuite-generalize",
+        prog="envsuite generalize",
         usage="%(prog)s -m MODEL -e ENV --axis NAME=V1,V2 [options]",
         description="Evaluate models over a grid of settings: transfer at each, and seen settings minus unseen ones.",
-        epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
+        epilog="Example: envsuite generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
         formatter_class=DefaultsFormatter,
     )

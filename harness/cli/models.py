@@ -1,4 +1,4 @@
-"""envsuite-models: models by their short names: which are here, the card of one, and its download."""
+"""envsuite models: lists models by their short names, and downloads them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from harness import cli
-from harness.lm import model_card, model_files
+from harness.lm import model_files
 
 
 def parser() -> argparse.ArgumentParser:
     top_parser = cli.CliParser(
-        prog="envsuite-models",
-        usage="%(prog)s MODEL | list | get MODEL",
+        prog="envsuite models",
         description="Models by their short names.",
-        epilog="Example: envsuite-models smollm2-135m",
+        epilog="Example: envsuite models get smollm2-135m",
     )
     commands = top_parser.add_subparsers(dest="command", required=True)
-    show = commands.add_parser(
-        "show", help="source, size, context, chat template, memory and command of a model; 'show' may be left out"
-    )
-    show.add_argument("model", help="an alias, org/name, a folder, or a GGUF file")
     commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")
     get = commands.add_parser("get", help="make sure that a model's weights are on this machine")
     get.add_argument("model", help=f"{', '.join(model_files.BUNDLED)} (bundled), an alias, or org/name")
@@ -36,18 +31,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _main(argv: Sequence[str] | None) -> None:
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words and words[0] not in ("show", "list", "get") and not words[0].startswith("-"):
-        words.insert(0, "show")
-    args = parser().parse_args(words)
+    args = parser().parse_args(argv)
     if args.command == "get":
         print(model_files.folder(args.model, say=lambda line: print(line, file=sys.stderr, flush=True)))
-        return
-    if args.command == "show":
-        rows = model_card.card(args.model)
-        width = max(len(row.name) for row in rows)
-        for row in rows:
-            cli.print_safely(f"{row.name:<{width}}  {row.value}", sys.stdout)
         return
     table = Table("name", "stands for", "here", box=None)
     for name in (*model_files.BUNDLED, *model_files.ALIASES):

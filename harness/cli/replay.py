@@ -1,4 +1,4 @@
-"""envsuite-replay: replays results files and reports every difference; asks a model again for random turns."""
+"""envsuite replay: replays results files and reports every difference; asks a model again for random turns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from envsuite import reading
 from envsuite.errors import UsageError
+from envsuite.sandbox import drivers
 from harness import cli, records
 from harness.cli.common.counter import counter
 from harness.cli.common.flags import TRUSTED_HELP
@@ -19,8 +20,10 @@ from harness.evaluate import RunConfig
 from harness.generalization import grid_check
 from harness.hash_chain import has_chain
 from harness.policies import is_model, make_policy
+from harness.provenance import certificates
 from harness.provenance.replay import check
 from harness.provenance.resample import describe, resample
+from harness.provenance.sandboxed import verify
 from harness.suites import leaderboards
 from harness.suites.plan import parse_setting
 from harness.types import Policy
@@ -28,7 +31,7 @@ from harness.types import Policy
 
 def parser() -> argparse.ArgumentParser:
     top_parser = cli.CliParser(
-        prog="envsuite-replay",
+        prog="envsuite replay",
         description="Re-execute the stored commands of results files, or ask a model for its replies again.",
     )
     top_parser.add_argument(
@@ -54,6 +57,25 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--served-model-name", default=None, help="the model's name on the server")
     group.add_argument("--api-key-var", default=None, help="environment variable that holds the key")
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
+    group = top_parser.add_argument_group(
+        "sandbox",
+        "for one folder of a stranger: everything of it is read, replayed and rendered inside a sandbox, and a "
+        f"certificate lists the hash of every file. Nobody can verify {' or '.join(certificates.NOT_VERIFIED)}.",
+    )
+    group.add_argument("--sandbox", action="store_true", help="verify one run folder or leaderboard in a sandbox")
+    group.add_argument(
+        "--driver", default="auto", choices=["auto", *drivers.SAFE], help="of the sandbox (default: the strongest one)"
+    )
+    group.add_argument("--seconds", type=float, default=600.0, help="time limit in the sandbox (default: 600)")
+    group.add_argument(
+        "--certificate", type=Path, metavar="FILE", help=f"file to write (default: FOLDER/{certificates.NAME})"
+    )
+    group.add_argument(
+        "--replay-outside",
+        action="store_true",
+        help="replay records whose commands are programs (SWE-Gym, DataSciCoding) in this process, as without "
+        "--sandbox: each program in its own sandbox; pip may install the packages of mined tasks",
+    )
     return top_parser
 
 
@@ -66,6 +88,8 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.sample is not None and args.sample < 1:
         raise UsageError(f"--sample must be at least 1, not {args.sample}.")
     cli.import_modules(args.module)
+    if args.sandbox:
+        return _verify(args)
     trusted = dict(parse_setting(word) for word in args.set)
     if args.resample is not None:
         return _resample(args, trusted)
@@ -90,6 +114,25 @@ def _main(argv: Sequence[str] | None) -> int:
     if not checked:
         raise UsageError(f"Nothing to replay in {', '.join(map(str, args.files))}: name results files or run folders.")
     return 1 if failed else 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Verifies one folder in the sandbox; returns 1 if something differs."""
+    folder, *more = args.files
+    if more:
+        raise UsageError(f"--sandbox verifies one folder at a time, and {len(args.files)} are named.")
+    findings, certificate = verify(folder, args.certificate, args.driver, args.seconds, args.replay_outside, counter)
+    for difference in findings["differences"]:
+        cli.print_safely(f"{folder}: {difference}", sys.stderr)
+    count = findings["records"]
+    if certificate is None:
+        cli.print_safely(f"{folder}: not verified: {findings['differ']} differences in {count:,} records")
+        return 1
+    cli.print_safely(
+        f"{certificate}: {count:,} records replay, the protocol matches, the report renders. Not verified: "
+        f"{'; '.join(certificates.NOT_VERIFIED)}."
+    )
+    return 0
 
 
 def _files(path: Path) -> list[Path]:

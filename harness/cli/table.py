@@ -1,4 +1,4 @@
-"""envsuite-table: prints a published table next to our measurements."""
+"""envsuite table: prints a published table next to our measurements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CROSSPLAY = "crossplay"
 
 def parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="envsuite-table",
+        prog="envsuite table",
         usage="%(prog)s [table] [options]",
         description="Print a published table with our finished runs in the same columns, and run what is missing.",
         epilog="The flags after --metric are the same as in envsuite-eval; the suite fixes those that affect results.",

@@ -1,4 +1,4 @@
-"""Runs of other harnesses, read for `envsuite-compare`: inspect logs, Harbor jobs, verifiers' evaluations, and
+"""Runs of other harnesses, read for `envsuite compare`: inspect logs, Harbor jobs, verifiers' evaluations, and
 SWE-bench's reports.
 
 `read` returns the runs of a path. The files may come from anybody: they are read within the bounds of
@@ -229,7 +229,7 @@ def _episode(line: Any) -> OtherEpisode:
 
 
 def _is_swebench_report(path: Path) -> bool:
-    """Returns True for `MODEL.RUN_ID.json`, which SWE-bench's harness and `envsuite-grade` write."""
+    """Returns True for `MODEL.RUN_ID.json`, which SWE-bench's harness and `envsuite grade` write."""
     return path.suffix == ".json" and path.is_file() and b'"resolved_ids"' in reading.read_bytes(path)
 
 

@@ -1,4 +1,4 @@
-"""Export of records as tables: Parquet files and Hugging Face datasets."""
+"""Export of records as a table in a Parquet file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def messages(record: Record) -> list[Message]:
     """Returns an episode as chat messages: observations as user, replies as assistant, the objective first.
 
     Replies keep their tool calls, in OpenAI's format, and observations are then the results of the calls.
-    Records do not contain the system prompt; `envsuite-data demos` writes complete conversations for fine-tuning.
+    Records do not contain the system prompt; `envsuite data demos` writes complete conversations for fine-tuning.
     """
     first = "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))
     chat = [{"role": "user", "content": first}]
@@ -105,11 +105,3 @@ def write_parquet(records: Sequence[Record], path: Path) -> None:
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(table(records), buffer, compression="zstd")
     write_atomically(path, buffer.getvalue())
-
-
-def write_dataset(records: Sequence[Record], folder: Path) -> None:
-    """Writes a folder for `datasets.load_from_disk`."""
-    import datasets
-
-    datasets.disable_progress_bars()
-    datasets.Dataset(table(records)).save_to_disk(str(folder))

@@ -1,7 +1,7 @@
 """Certificates of verified folders: `certificate.json` states that the records of these exact files replay.
 
-`envsuite-verify` writes them. A certificate is a note for its reader's own use: it is not signed, so one that came with
-a stranger's folder proves nothing.
+`envsuite replay --sandbox` writes them. A certificate is a note for its reader's own use: it is not signed, so one that
+came with a stranger's folder proves nothing.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def _prompts(
         if difference:
             raise DataError(
                 f"{file}: seed {record['seed']} attempt {record['attempt']} does not replay ({difference}): "
-                "see envsuite-replay --check."
+                "see envsuite replay --check."
             )
         prompts[records.key_of(record)] = hash_chain.replayed_prompts(
             run, config.prompting, folder.parses, record["model"]

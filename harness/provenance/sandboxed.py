@@ -1,26 +1,29 @@
-"""Verification of a stranger's run folder or leaderboard: a program in a sandbox reads, replays and renders it.
+"""Verification of a stranger's run folder or leaderboard, `envsuite replay --sandbox`.
 
-Records whose commands are programs (SWE-Gym, DataSciCoding) are replayed in this process, and only on request.
+A program in a sandbox (`inside`) reads, replays and renders the folder. Records whose commands are programs (SWE-Gym,
+DataSciCoding) are replayed in this process, and only on request.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import envsuite
 from envsuite import sandbox
-from envsuite.errors import DataError, EngineFailure
+from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.installed import version
 from envsuite.reading import parse_json
 from envsuite.sandbox import drivers
 from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 from envsuite.types import knobs_json
 from harness import records
-from harness.provenance import inside, replay
+from harness.provenance import certificates, inside, replay
 from harness.suites import leaderboards
 
 PROGRAM = Path(inside.__file__)
@@ -34,9 +37,58 @@ DATA = ("ALFWORLD_DATA",)
 
 Findings = dict[str, Any]
 """result of `inside.examine`: entries, differences, differ, rendered_bytes"""
+Counter = Callable[[str, int], Callable[[int], None]]
+"""gets a title and a total; returns a function that shows how many are done"""
 
 
-def examine(folder: Path, driver: str, seconds: float, outside: bool) -> tuple[Findings, str]:
+def verify(
+    folder: Path, output: Path | None, driver: str, seconds: float, outside: bool, counter: Counter
+) -> tuple[Findings, Path | None]:
+    """Replays and renders a run folder or leaderboard in a sandbox, and writes a certificate if nothing differs.
+
+    Returns the findings and the certificate's path; None if something differs. `outside` replays records whose
+    commands are programs in this process, each program in its own sandbox. Raises DataError, EngineFailure, UsageError.
+    """
+    if not seconds > 0:
+        raise UsageError(f"--seconds must be above 0, not {seconds:g}.")
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder: name a run folder or a leaderboard.")
+    if not records.results_file(folder).exists():
+        raise UsageError(
+            f"{folder} has no results.jsonl: name one run folder, RUNS/TASK--MODEL/RUN_ID, or a leaderboard."
+        )
+    digests = certificates.file_digests(folder)
+    findings, driver = _examine(folder, driver, seconds, outside)
+    tasks = {entry["task"] for entry in findings["entries"]}
+    programs = set(filter(replay.runs_programs, tasks)) if outside else set()
+    if programs:
+        replay_outside(folder, findings, programs, counter)
+    if certificates.file_digests(folder) != digests:
+        raise DataError(f"{folder} changed while it was verified: verify it again when nothing writes to it.")
+    findings["records"] = sum(entry["records"] for entry in findings["entries"])
+    complete = all(entry["replayed"] == entry["records"] for entry in findings["entries"])
+    if findings["differ"] or not findings["records"] or not complete:
+        return findings, None
+    output = output or folder / certificates.NAME
+    certificates.write(
+        output,
+        {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "envsuite": envsuite.__version__,
+            "python": platform.python_version(),
+            "sandbox": driver,
+            "replayed_outside": sorted(programs),
+            "entries": findings["entries"],
+            "rendered_bytes": findings["rendered_bytes"],
+            "not_verified": list(certificates.NOT_VERIFIED),
+            "sha256": certificates.digest_of_files(digests),
+            "files": digests,
+        },
+    )
+    return findings, output
+
+
+def _examine(folder: Path, driver: str, seconds: float, outside: bool) -> tuple[Findings, str]:
     """Returns the findings of `inside` about a folder, and the sandbox's driver.
 
     With `outside`, records whose commands are programs are left for `replay_outside`; without it they raise DataError.
@@ -98,12 +150,13 @@ def _findings(folder: Path, inner: str, result: Result) -> Findings:
     return findings
 
 
-def replay_outside(folder: Path, findings: Findings, tasks: set[str], show: Callable[[int], None]) -> None:
+def replay_outside(folder: Path, findings: Findings, tasks: set[str], counter: Counter) -> None:
     """Replays the records of some tasks in this process and adds the result to `findings`.
 
-    The environments run the records' programs in sandboxes. `show` is called with the number of episodes that have
-    ended. Raises DataError, EngineFailure.
+    The environments run the records' programs in sandboxes. Raises DataError, EngineFailure.
     """
+    title = f"{folder}: {', '.join(sorted(tasks))}, outside of the sandbox"
+    show = counter(title, sum(entry["records"] for entry in findings["entries"] if entry["task"] in tasks))
     board = leaderboards.read(folder) if (folder / "metadata.json").exists() else None
     entries = {(entry["task"], knobs_json(entry["knobs"]), entry["model"]): entry for entry in findings["entries"]}
     file = records.results_file(folder)

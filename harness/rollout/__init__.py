@@ -1,1 +1,1 @@
-"""Runs a policy in environments: the loop, the executors that hold environments, and seeding."""
+"""Runs a policy in environments: the loop, and the executors that hold environments."""

@@ -11,16 +11,17 @@ import json
 import math
 import time
 import traceback
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError, did_you_mean
 from envsuite.tools import Tool
 from envsuite.types import DEFAULT_SHAPING, Shaping
-from harness.rollout.seeding import Seeding
 from harness.types import Episode, advice_of
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]
@@ -97,8 +98,7 @@ class EnvHost:
         self.reward_mode, self.advice_kind, self.shaping = reward_mode, advice_kind, shaping
         self.env: TextEnv | None = None
         self.built = ("", "")
-        self.seeding: Seeding | None = None
-        self._draws = False
+        self._episode: Episode
         self._agent = 0  # who acts next, as in `Prompt`
 
     def start(self, episode: Episode) -> StepResult:
@@ -106,16 +106,13 @@ class EnvHost:
         changed.
         """
         try:
-            self.seeding = Seeding(episode) if "random" in self.advice_kind.split("+") else None
+            self._episode = episode
             if self.built != (episode.task.id, episode.knobs):
                 self.close()
                 self.env = self._build(episode)
                 self.built = episode.task.id, episode.knobs
             assert self.env is not None
-            # The default random player chooses among the admissible commands, which `info` already
-            # contains.
-            self._draws = self.seeding is not None and type(self.env).random_command is TextEnv.random_command
-            text, info = self._reset(self.env, episode)
+            text, info = self.env.reset(seed=episode.seed, options={"attempt": episode.attempt})
             _check(text, info)
             self._agent = info.get("agent", 0)
             return StepResult(
@@ -140,42 +137,31 @@ class EnvHost:
             registry.register(episode.task)
         return registry.build(episode.task, self.reward_mode, **self.shaping.keywords(), **json.loads(episode.knobs))
 
-    def _reset(self, env: TextEnv, episode: Episode) -> tuple[str, dict[str, Any]]:
-        return env.reset(seed=episode.seed, options={"attempt": episode.attempt})
-
     def step(self, commands: tuple[str, ...], turn: int) -> StepResult:
         """Plays one turn."""
         env = self.env
         if env is None:
             return StepResult("", {}, error="the environment was lost with its worker", lost="bystander")
         try:
-            steps = self.turn(commands, turn)
-            command = next(steps)
-            while True:
-                try:
-                    command = steps.send(env.step(command))
-                except StopIteration as done:
-                    result: StepResult = done.value
-                    return result
+            return self._turn(env, commands, turn)
         except NOT_A_FAILURE:
             raise
         except BaseException as error:  # also SystemExit
             return self.broke(error)
 
-    def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, StepResult]:
-        """Plays one turn as a generator: yields each command, receives `env.step(command)`, and
-        returns the result. The turn ends, whatever commands are left, once another agent must act.
+    def _turn(self, env: TextEnv, commands: tuple[str, ...], turn: int) -> StepResult:
+        """Executes the commands of a turn, until one ends the episode or lets another agent act.
 
         Raises EngineFailure for values that no record can hold.
         """
         first, *others = commands or ("",)
-        text, total, terminated, truncated, info = _checked((yield first))
+        text, total, terminated, truncated, info = _checked(env.step(first))
         done = 1
         for command in others:
             if terminated or truncated or info.get("agent", 0) != self._agent:
                 break
             valid = info["is_action_valid"]
-            next_text, reward, terminated, truncated, info = _checked((yield command))
+            next_text, reward, terminated, truncated, info = _checked(env.step(command))
             info["is_action_valid"] = bool(valid and info["is_action_valid"])
             text, total, done = f"{text}\n{next_text}", total + reward, done + 1
         self._agent = info.get("agent", 0)
@@ -188,11 +174,8 @@ class EnvHost:
         """
         assert self.env is not None
         advice_kind = advice_of(self.advice_kind, info.get("agent", 0))
-        if self.seeding is not None and advice_kind == "random":
-            commands = info["admissible_commands"] if self._draws else ()
-            if commands:
-                return str(commands[self.seeding.below(turn, len(commands))])
-            return self.env.random_command(self.seeding.at(turn))
+        if advice_kind == "random":
+            return self.env.random_command(np.random.default_rng(self._episode.turn_seed(turn)))
         if advice_kind == "blind":
             return self.env.blind()
         if advice_kind.startswith("expert"):

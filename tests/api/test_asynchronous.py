@@ -1,6 +1,5 @@
 """No episode waits for another one, and results do not depend on the order in which replies arrive."""
 
-import importlib.util
 import signal
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from harness import evaluate
 from harness.cli import eval as eval_cli
 from harness.evaluate import Execution, RunConfig
 from harness.policies.openai import OpenAIPolicy
-from harness.rollout.executors import LocalExecutor, ProcessExecutor
+from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
-from harness.rollout.vector import VectorExecutor
 from harness.types import Episode
 from tests import toys  # noqa: F401  registers the toys
 from tests.api.hashing import hashing
@@ -53,23 +51,6 @@ def test_results_do_not_depend_on_latencies_slots_or_workers(tmp_path):
             [{"max_concurrent": 5}, {"max_concurrent": 12}, {"max_concurrent": 5, "num_workers": 2}]
         ):
             assert results(config(), tmp_path / str(number), slow, **execution) == expected
-
-
-@pytest.mark.skipif(importlib.util.find_spec("alfworld") is None, reason="the package alfworld is not installed")
-def test_results_of_a_vector_environment_equal_those_of_single_ones(tmp_path):
-    task = registry.TASKS[ALFWORLD]
-    knobs = registry.overrides(task, {"receptacles": 8, "objects": 8, "max_steps": 10})
-    run = config(ALFWORLD, knobs=knobs, episodes=6)
-    with hashing(0.03) as server:
-        policy = OpenAIPolicy("stub", base_url=server.url)
-        texts = []
-        for executor in (LocalExecutor(3), VectorExecutor(4, task, knobs_json(knobs)), ProcessExecutor(3, 2)):
-            played = rollout(policy, run.all_episodes(), executor, run.prompting, run.max_turns)
-            records = [evaluate.records.record(episode, "stub", "sparse") for episode in played]
-            texts.append(b"".join(map(evaluate.records.dump, sorted(records, key=evaluate.records.key_of))))
-            executor.close()
-        policy.close()
-    assert texts[0] == texts[1] == texts[2]
 
 
 def test_no_episode_waits_for_a_slow_reply():

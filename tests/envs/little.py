@@ -7,7 +7,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from envsuite.envs.swegym import problems
+from envsuite.envs.swegym.planted import problem as planted_problem
 from envsuite.envs.swegym.published import places
 
 CODE = "def double(x):\n    return x\n"
@@ -77,7 +77,7 @@ def _write(home: Path, python: str, test_tools: bool) -> None:
     subprocess.run([python, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     if test_tools:
         (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
-        for entry in problems.pytest_site().iterdir():
+        for entry in planted_problem.pytest_site().iterdir():
             if entry.name != "bin":
                 (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, packages / entry.name)
         script = home / "venv" / "bin" / "pytest"

@@ -2,9 +2,10 @@
 
 import pytest
 
-from envsuite.envs.swegym.generated import packages, suite
-from envsuite.envs.swegym.generated.issues import Check
-from envsuite.envs.swegym.mined import findings, issue
+from envsuite.envs.swegym.judge import suite
+from envsuite.envs.swegym.makers import findings, issue
+from envsuite.envs.swegym.planted import packages
+from envsuite.envs.swegym.planted.issues import Check
 from envsuite.sandbox import drivers
 
 CODE = """\
@@ -165,7 +166,7 @@ def checks():
     package = packages.Package("m", "1.0", "MIT", "", ("m.py",), ("test_m.py",))
     pool = suite.pools(drivers.choose(), 1)[0]
     try:
-        run = suite.run(pool, package, files, explain=True, whole=True)
+        run = suite.run(pool, suite.SuiteJob(package, files, explain="whole"))
     finally:
         pool.close()
     explained = {}

@@ -5,8 +5,8 @@ from threading import Event
 
 import pytest
 
-from envsuite.envs.swegym.mined import miner, verification
-from envsuite.envs.swegym.mined.releases import archives_of, obtain
+from envsuite.envs.swegym.makers import miner, verification
+from envsuite.envs.swegym.makers.releases import archives_of, obtain
 from envsuite.envs.swegym.published import places
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, EngineFailure

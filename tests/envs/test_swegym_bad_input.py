@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from envsuite import registry
 from envsuite.checks import absent
 from envsuite.envs.swegym import edits
-from envsuite.envs.swegym.generated import tasks
+from envsuite.envs.swegym.planted import tasks
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.published import records
 from envsuite.errors import DataError, MissingData

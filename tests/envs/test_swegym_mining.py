@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym.generated.issues import Check
-from envsuite.envs.swegym.generated.tasks import Symptom
-from envsuite.envs.swegym.mined import issue, library, miner, rewriting, verification
-from envsuite.envs.swegym.mined.hunks import FileHunk, apply, split
-from envsuite.envs.swegym.mined.reduction import OutOfBudget, minimise
-from envsuite.envs.swegym.mined.releases import check_licence, obtain
+from envsuite.envs.swegym.makers import issue, miner, verification
+from envsuite.envs.swegym.makers.hunks import FileHunk, apply, split
+from envsuite.envs.swegym.makers.reduction import OutOfBudget, minimise
+from envsuite.envs.swegym.makers.releases import check_licence, obtain
+from envsuite.envs.swegym.mined import tasks as library
+from envsuite.envs.swegym.planted.issues import Check
+from envsuite.envs.swegym.planted.tasks import Symptom
 from envsuite.envs.swegym.published import places, repos
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, UsageError
@@ -110,13 +111,6 @@ def test_the_issue_states_got_and_expected_and_neither_names_the_function_nor_co
     assert "_spread" not in text
     assert "_spread" in record["hints_text"]
     assert not issue.copied_words(text, [NOTES])
-
-
-def test_a_rewritten_record_has_the_text_of_a_newly_mined_one_and_is_otherwise_unchanged(mined):
-    _, plan, journal = mined
-    (record,) = miner.records(journal.results)
-    outdated = {**record, "problem_statement": "Something fails.", "hints_text": ""}
-    assert rewriting.rewritten(outdated, "bwrap", plan.archives) == record
 
 
 def test_a_pair_without_a_repaired_test_has_a_line_with_the_reason(mined):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from envsuite.envs.swegym import grading
+from envsuite.envs.swegym.judge import grading
 from envsuite.envs.swegym.published import logs, records, repos
 from envsuite.errors import DataError
 

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from envsuite.envs.swegym import preflight, sabotage
+from envsuite.envs.swegym import preflight
+from envsuite.envs.swegym.judge import sabotage
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.published import sealing
 from envsuite.sandbox import drivers

@@ -6,7 +6,7 @@ import shlex
 
 def edits(task):
     """Returns (path, old text, new text) of the one-line changes that mend a task with one bug."""
-    from envsuite.envs.swegym.generated import packages
+    from envsuite.envs.swegym.planted import packages
 
     sound = packages.tree(task.package)
     (path,) = task.paths

@@ -6,10 +6,9 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym import edits, instances
-from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import drivers
 from harness import records
-from harness.agents import mini_swe_agent
 from harness.agents.importing import import_trajectories
 from harness.agents.trajectories import SUBMIT, read_trajectories
 from harness.evaluate import RunConfig, evaluate
@@ -155,9 +154,3 @@ def test_a_trajectory_without_a_submission_ends_with_one(tmp_path):
     (record,) = records.read_results(tmp_path / "out" / "results.jsonl")
     assert [step["commands"] for step in record["steps"]][-1] == [SUBMIT]
     assert record["num_turns"] == 3 and not (tmp_path / "out" / "preds.jsonl").read_text()
-
-
-def test_the_environment_of_mini_swe_agent_names_the_missing_package():
-    # The package is in no extra: benchmarks/agents_proof.py plays with it.
-    with pytest.raises(MissingExtra, match="pip install mini-swe-agent"):
-        mini_swe_agent.SWEGymEnvironment()

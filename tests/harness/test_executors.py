@@ -5,12 +5,10 @@ import threading
 import pytest
 
 from envsuite import registry
-from envsuite.types import knobs_json
 from harness import records
 from harness.policies import make_policy
 from harness.rollout.executors import LocalExecutor, ProcessExecutor
 from harness.rollout.loop import rollout
-from harness.rollout.vector import VectorExecutor
 from harness.types import Reply, episode
 from harness.waiting import Outbox
 from tests import toys  # noqa: F401  registers the toys
@@ -81,15 +79,6 @@ def test_an_executor_gives_no_stale_answer_after_an_unfinished_rollout(executor)
     check_reuse(executor(5, advice_kind="random"), episodes("HiLo-v0", 30, size=64)[12:], todo, expected)
 
 
-def test_a_vector_executor_gives_no_stale_answer_after_an_unfinished_rollout():
-    pytest.importorskip("alfworld", reason="the package alfworld is not installed")
-    task = registry.TASKS["ALFWorld-generated-v0"]
-    knobs = registry.overrides(task, {"receptacles": 8, "objects": 8, "max_steps": 6})
-    todo = [episode(task, seed, **knobs) for seed in range(6)]
-    expected = play(LocalExecutor(1, advice_kind="random"), todo)
-    check_reuse(VectorExecutor(3, task, knobs_json(knobs), advice_kind="random"), todo[::-1], todo, expected)
-
-
 class Late:
     """An asynchronous policy whose replies arrive after a pause; `asked` counts calls of `collect`."""
 
@@ -123,40 +112,6 @@ def test_a_rollout_sleeps_until_an_environment_or_a_reply_is_ready():
         executor.close()
     assert [len(run.turns) for run in runs] == [2, 2]
     assert policy.asked <= 30
-
-
-class Pairs(Late):
-    """A policy that answers the two oldest prompts at each call."""
-
-    def __init__(self):
-        super().__init__(0.0)
-        self.prompts = []
-
-    def submit(self, ticket, prompt):
-        self.prompts.append((ticket, Reply("look", commands=("look",))))
-
-    def collect(self, timeout=0.0):
-        answered, self.prompts = self.prompts[:2], self.prompts[2:]
-        return answered
-
-
-def test_a_vector_environment_steps_all_episodes_that_have_a_reply_together():
-    pytest.importorskip("alfworld", reason="the package alfworld is not installed")
-    sizes = []
-
-    class Counting(VectorExecutor):
-        def _play(self, requests):
-            sizes.append(len(requests))
-            return super()._play(requests)
-
-    task = registry.TASKS["ALFWorld-generated-v0"]
-    knobs = registry.overrides(task, {"receptacles": 8, "objects": 8, "max_steps": 3})
-    executor = Counting(4, task, knobs_json(knobs))
-    try:
-        runs = list(rollout(Pairs(), [episode(task, seed, **knobs) for seed in range(4)], executor))
-    finally:
-        executor.close()
-    assert len(runs) == 4 and sizes == [2] * 6, "four episodes of three turns, two replies at a time"
 
 
 def test_the_dropped_request_of_a_worker_that_dies_is_not_reported():

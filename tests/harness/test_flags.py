@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from envsuite.cache import cache_dir, write_atomically
-from harness import verify
 from harness.cli import (
     boards,
     cache,
@@ -96,7 +95,7 @@ def test_an_address_without_a_model_is_refused(capsys):
     assert code == 0, error
 
 
-@pytest.mark.parametrize("task", ["SWEGym-easy-v1", "DataSciCoding-easy-v1"])
+@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v1"])
 def test_another_wording_is_refused_where_it_would_change_files_and_programs(task, capsys):
     words = ["-m", "small", "--base-url", "http://localhost:9/v1", "-e", task, "--dry-run"]
     code, _, error = call(eval.main, [*words, "--prompt-wording", "invented"], capsys)
@@ -294,7 +293,7 @@ FAILING = {
     "data get": (data.main, ["get", "no-such-data"]),
     "cache clear": (cache.main, ["clear", "no-such-part", "-y"]),
     "boards add": (boards.main, ["add", "nowhere", "nowhere"]),
-    "verify": (verify.main, ["nowhere"]),
+    "replay --sandbox": (replay_command.main, ["--sandbox", "nowhere"]),
 }
 
 

@@ -229,7 +229,7 @@ def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     ours = prompting("balrog")
     published = Prompting(**{**vars(ours), "words": protocols.load("balrog").published_id})
-    with pytest.raises(DataError, match="run `envsuite-data get prompts/balrog`"):
+    with pytest.raises(DataError, match="run `envsuite data get prompts/balrog`"):
         published.messages("", "", [], "", ())
 
 

@@ -1,7 +1,5 @@
 """The one loop: what is played depends on the episode and the policy alone."""
 
-import random
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,6 @@ from harness.rollout import workers
 from harness.rollout.executors import LocalExecutor, ProcessExecutor
 from harness.rollout.hosts import EnvHosts
 from harness.rollout.loop import rollout
-from harness.rollout.seeding import Seeding, initial_state, seed_words
 from harness.types import Reply, episode
 from tests import toys  # noqa: F401  registers the toys
 
@@ -58,21 +55,16 @@ def test_a_worker_that_plays_on_shows_what_asking_turn_by_turn_does():
     assert len(ahead.play_on(("start", 0, game), 0.0)[1]) == 1, "no time, no more than was asked"
 
 
-def test_a_turns_generator_is_the_one_its_seed_makes():
-    """Also where turns are asked for again, out of order, and for seeds of one word and of two."""
+def test_the_random_player_draws_with_the_seed_of_the_turn():
     (game,) = episodes("HiLo-v0", 1)
-    dice = Seeding(game)
-    for turn in (*range(40), 3, 200, 0):
-        expected = np.random.default_rng(game.turn_seed(turn))
-        assert dice.at(turn).integers(1000, size=5).tolist() == expected.integers(1000, size=5).tolist()
-    counts = random.Random(0)
-    for turn in range(200):
-        for count in (1, 2, 7, counts.randrange(1, 60), counts.randrange(2**31, 2**32)):  # the last: many thrown away
-            assert dice.below(turn, count) == np.random.default_rng(game.turn_seed(turn)).integers(count)
-    seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1]
-    for seed, words in zip(seeds, seed_words(seeds), strict=True):
-        state, increment = initial_state(words)
-        assert np.random.PCG64(seed).state["state"] == {"state": state, "inc": increment}
+    (run,) = play(make_policy("random"), [game], LocalExecutor(1, advice_kind="random"))
+    env = registry.make("HiLo-v0")
+    _, info = env.reset(seed=0)
+    for turn, step in enumerate(run["steps"]):
+        commands = info["admissible_commands"]
+        draw = np.random.default_rng(game.turn_seed(turn)).integers(len(commands))
+        assert step["commands"] == [commands[draw]]
+        _, _, _, _, info = env.step(commands[draw])
 
 
 def test_a_slot_that_is_free_starts_the_next_episode():
@@ -141,6 +133,21 @@ def test_a_reply_without_a_command_costs_a_turn_and_is_told_so():
     assert [turn.fault for turn in run.turns] == ["format", "", ""]
     assert run.stop_reason is StopReason.MAX_TURNS and run.truncated and not run.terminated
     assert "no command" in policy.seen[1][-1]["content"]
+
+
+def test_commands_of_one_reply_are_executed_in_order_until_the_episode_ends():
+    def play_commands(*replies):
+        policy = Says(*(Reply("", commands=commands) for commands in replies))
+        (run,) = rollout(policy, episodes("HiLo-v0", 1, size=64), LocalExecutor(1), max_turns=len(replies))
+        return run
+
+    together = play_commands(("7", "8", "9"))
+    single = play_commands(("7",), ("8",), ("9",))
+    (turn,) = together.turns
+    assert turn.commands == ("7", "8", "9")
+    after = [*(turn.observation for turn in single.turns[1:]), single.final_observation]
+    assert together.final_observation == "\n".join(after)
+    assert turn.reward == single.total_reward
 
 
 def test_a_policy_that_cannot_answer_breaks_its_episode_and_no_other():

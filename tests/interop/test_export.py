@@ -51,53 +51,6 @@ def test_parquet_holds_every_record_and_reads_back(run, tmp_path):
     assert rows[0]["messages"][1]["content"] == "数 é ? <action>5</action>"
 
 
-def test_a_dataset_loads_with_datasets(run, tmp_path):
-    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-    stored = export(run, "hf", tmp_path / "rows")
-    loaded = datasets.load_from_disk(str(tmp_path / "rows"))
-    for row, record in zip(loaded, stored, strict=True):
-        assert_same(row, record)
-
-
-def test_atif_documents_hold_every_step_of_each_episode(run, tmp_path):
-    stored = export(run, "atif", tmp_path / "atif")
-    files = sorted((tmp_path / "atif").iterdir())
-    assert len(files) == len(stored)
-    documents = [json.loads(file.read_text()) for file in files]
-    assert len({exported["trajectory_id"] for exported in documents}) == len(stored)
-    assert len({exported["session_id"] for exported in documents}) == 1
-    for exported, record in zip(documents, stored, strict=True):
-        assert exported["schema_version"] == "ATIF-v1.8"
-        assert [step["step_id"] for step in exported["steps"]] == list(range(1, record["num_turns"] + 2))
-        assert {step["source"] for step in exported["steps"][1:]} == {"agent"}
-        for step, turn in zip(exported["steps"][1:], record["steps"], strict=True):
-            assert [call["arguments"]["command"] for call in step["tool_calls"]] == turn["commands"]
-            (result,) = step["observation"]["results"]
-            assert result["content"] == turn["observation"]
-            assert result["source_call_id"] in [call["tool_call_id"] for call in step["tool_calls"]]
-        assert exported["extra"]["success"] == record["success"]
-
-
-def test_atif_documents_pass_the_official_validator(run, tmp_path):
-    """Includes episodes with a format fault, without any command, and with a broken engine."""
-    validator = pytest.importorskip(
-        "harbor.utils.trajectory_validator", reason="harbor is not installed (docs/howto/other-tools.md)"
-    )
-    lines = records.read_results(run / "results.jsonl")
-    lines[1]["steps"][0].update(commands=[], reply="I do not know.", fault="format")
-    lines[2].update(stop_reason="broken", error="RuntimeError: it broke", steps=[], num_turns=0)
-    (run / "results.jsonl").write_bytes(b"".join(map(records.dump, lines)))
-    export(run, "atif", tmp_path / "atif")
-    files = sorted((tmp_path / "atif").iterdir())
-    assert len(files) == 10
-    for file in files:
-        checked = validator.TrajectoryValidator()
-        assert checked.validate(file), checked.get_errors()
-    spoiled = json.loads(files[0].read_text())
-    spoiled["steps"][1]["observation"]["results"][0]["source_call_id"] = "elsewhere"
-    assert not validator.TrajectoryValidator().validate(spoiled)
-
-
 def test_an_inspect_log_opens_in_inspect(run, tmp_path):
     log = pytest.importorskip("inspect_ai.log", reason="inspect-ai is not installed")
     stored = export(run, "inspect", tmp_path / "run.eval")
@@ -116,9 +69,9 @@ def test_an_inspect_log_opens_in_inspect(run, tmp_path):
 
 
 def test_an_existing_output_is_not_overwritten(run, tmp_path, capsys):
-    (tmp_path / "rows").mkdir()
+    (tmp_path / "run.parquet").mkdir()
     with pytest.raises(SystemExit) as stop:
-        main(["export", str(run), "--to", "hf", "-o", str(tmp_path / "rows")])
+        main(["export", str(run), "--to", "parquet", "-o", str(tmp_path / "run.parquet")])
     assert stop.value.code == 2
     assert "exists: remove it" in capsys.readouterr().err
 

@@ -6,10 +6,8 @@ import pytest
 
 from envsuite import registry
 from harness import records
-from harness.interop.atif import document
 from harness.interop.rows import messages, table
 from harness.prompting.prompting import Prompting
-from harness.prompting.tool_calls import NOT_EXECUTED
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
 from harness.types import Reply, ToolCall, episode
@@ -37,30 +35,6 @@ def record():
         Prepared(), [episode(registry.TASKS["Signpost-v0"], 0)], LocalExecutor(1), Prompting("tools"), max_turns=2
     )
     return json.loads(records.dump(records.record(run, "prepared", "sparse")))
-
-
-def test_atif_has_calls_results_and_reasoning(record):
-    _, first, second = document(record)["steps"]
-    assert first["message"] == "I try." and first["reasoning_content"] == "Which?"
-    assert first["tool_calls"] == [
-        {"tool_call_id": "a", "function_name": "act", "arguments": {"command": "no"}},
-        {"tool_call_id": "b", "function_name": "act", "arguments": {"invalid": "{"}},
-    ]
-    results = first["observation"]["results"]
-    assert [result["source_call_id"] for result in results] == ["a", "b"]
-    assert [result["content"] for result in results] == [record["steps"][0]["observation"], NOT_EXECUTED]
-    assert "tool_calls" not in second and second["message"] == "north"
-
-
-def test_atif_has_a_call_that_a_model_wrote_as_text_only_once(record):
-    text = 'I try. <tool_call>{"name": "act", "arguments": {"command": "no"}}</tool_call>'
-    step = {
-        **record["steps"][0],
-        "reply": text,
-        "calls": [{"id": "a", "name": "act", "arguments": '{"command": "no"}'}],
-    }
-    _, first, _ = document({**record, "steps": [step, record["steps"][1]]})["steps"]
-    assert first["message"] == "I try." and [call["tool_call_id"] for call in first["tool_calls"]] == ["a"]
 
 
 def test_chats_have_the_roles_and_ids_of_openais_format(record):

@@ -15,7 +15,6 @@ from envsuite import registry
 from envsuite.errors import BadKnob, EngineFailure, UsageError
 from harness.interop import chat_game
 from harness.interop.chat_game import ChatGame, chat_config, open_row, rows
-from harness.interop.gem import GEMGame
 from harness.interop.skyrl import SkyRLGame
 from harness.interop.tinker import TinkerDataset
 from harness.interop.verl import VerlGame
@@ -95,37 +94,6 @@ def test_skyrls_limit_on_turns_ends_a_game_and_metrics_are_averaged(dataset):
     env.close()
     with pytest.raises(UsageError, match="no column 'game'"):
         SkyRLGame(extras={"max_turns": 2})
-
-
-def test_gems_loop_plays_the_same_episodes(reference):
-    env = GEMGame(TASK, **FLAGS)
-    for number, (seed, run) in enumerate(sorted(reference.runs.items())):
-        text, info = env.reset(seed=number)
-        system, first = ChatGame(reference.config).begin(seed)
-        assert text == f"{system['content']}\n\n{first['content']}" and info["admissible_commands"]
-        messages = [system, first]
-        rewards, over = [], False
-        while not over:
-            reply = reference.text(messages)
-            text, reward, terminated, truncated, info = env.step(reply)
-            messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": text}]
-            rewards.append(reward)
-            over = terminated or truncated
-        assert rewards == [turn.reward for turn in run.turns] and text == run.final_observation
-        assert (info["success"], truncated) == (run.success, run.truncated)
-
-
-def test_gems_copies_are_in_the_same_turn_and_resets_go_on_to_the_next_game():
-    env = GEMGame("HiLo-v0", seed=2)
-    first, info = env.reset()
-    assert env.sample_random_action() in {f"<action>{command}</action>" for command in info["admissible_commands"]}
-    env.step("<action>1</action>")
-    twin = env.spawn(same_state=True)
-    assert twin.step("<action>2</action>") == env.step("<action>2</action>")
-    assert env.unwrapped is env and env.reset(seed=2)[0] == first
-    env.reset()
-    other = env.spawn()
-    assert other.reset()[0] == GEMGame("HiLo-v0", seed=4).reset()[0]
 
 
 class Tokens:

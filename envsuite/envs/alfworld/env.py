@@ -33,7 +33,7 @@ from envsuite.envs.alfworld.games.floorplans import TASK_TYPES
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.envs.alfworld.games.logic import DIALECTS, Unrecognised, remake
 from envsuite.envs.alfworld.games.package import package_folder
-from envsuite.envs.alfworld.knobs import ALL_KNOBS, GENERATED, GENERATOR_KNOBS
+from envsuite.envs.alfworld.knobs import GENERATED, GENERATED_KNOBS, GENERATOR_KNOBS
 from envsuite.envs.alfworld.menu import LEVELS
 from envsuite.envs.alfworld.observations import OBSERVATIONS
 from envsuite.envs.alfworld.partial import PartialExpert
@@ -90,12 +90,10 @@ class SavedEpisode(NamedTuple):
 class AlfworldEnv(TextEnv):
     """A household task per episode, in text. Rules: docs/envs/alfworld.md."""
 
-    knobs = ALL_KNOBS
+    knobs = GENERATED_KNOBS
     ranges = {"dense": (0.0, 1.0)}
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
-    generator_version = 0
-    """version of the generator's rooms"""
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
     tools = TOOLS["2.1.1"]
 
@@ -113,7 +111,7 @@ class AlfworldEnv(TextEnv):
                     "The textworld engine numbers things itself: use numbers=consecutive, or engine=native."
                 )
             package_folder()  # generating games reads its files: download it now if it is missing
-            self._generator = _generator_settings(vars(settings), self.generator_version)
+            self._generator = _generator_settings(vars(settings))
         else:
             self._files = _official_files(vars(settings))
         self._stock: StockEngine | None = None
@@ -283,7 +281,7 @@ class AlfworldEnv(TextEnv):
             self._plan = []
 
     def blind_script(self) -> list[str]:
-        return blind_commands(self.objective, PUT[self.dialect], self.settings.hidden)
+        return blind_commands(self.objective, PUT[self.dialect], getattr(self.settings, "hidden", -1.0))
 
     def remaining(self) -> int | None:
         if self._native is None:
@@ -321,7 +319,7 @@ class AlfworldEnv(TextEnv):
             self._stock = None
 
 
-def _generator_settings(knobs: dict[str, Any], version: int) -> GeneratorSettings:
+def _generator_settings(knobs: dict[str, Any]) -> GeneratorSettings:
     """Returns the generator's settings; `dialect=file` means the dialect of the published games.
 
     Raises UsageError if a requested task type needs more copies of its target.
@@ -330,19 +328,11 @@ def _generator_settings(knobs: dict[str, Any], version: int) -> GeneratorSetting
         raise UsageError(f"task_types={_PICK_TWO} needs two objects of one class: set copies=0, or 2 and more.")
     dialect = DIALECTS[0] if knobs["dialect"] == "file" else knobs["dialect"]
     values = {knob.name: knobs[knob.name] for knob in GENERATOR_KNOBS}
-    return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, version=version, **values)
+    return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, **values)
 
 
 def _official_files(knobs: dict[str, Any]) -> list[data.GameFile]:
-    """Returns the official games in the order of their panel.
-
-    Raises UsageError if there are none, or if a knob of the generator is set.
-    """
-    for knob in GENERATOR_KNOBS:
-        if knobs.get(knob.name, knob.default) != knob.default:
-            raise UsageError(
-                f"{knob.name}={knobs[knob.name]} applies to generated games only: remove it, or use games=generated."
-            )
+    """Returns the official games in the order of their panel. Raises UsageError if there are none."""
     files = {game.name: game for game in data.games(knobs["games"], knobs["flagged"])}
     selected = [files[name] for name in data.panel(**knobs).games]
     if not selected:

@@ -37,13 +37,13 @@ import numpy as np
 from envsuite.core import TextEnv
 from envsuite.envs.swegym import edits, instances, preflight
 from envsuite.envs.swegym.expert import plan
-from envsuite.envs.swegym.generated import issues, statement, suite, tasks
-from envsuite.envs.swegym.grading import refused, worth
+from envsuite.envs.swegym.judge import suite
+from envsuite.envs.swegym.judge.grading import refused, worth
 from envsuite.envs.swegym.knobs import KNOBS
-from envsuite.envs.swegym.larger import issue
-from envsuite.envs.swegym.larger.library import kind_of
 from envsuite.envs.swegym.menu import LADDER, MINED_LADDER
-from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
+from envsuite.envs.swegym.planted import tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
+from envsuite.envs.swegym.problems import RepairProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.workspace import SHOWN, CommandReply, Workspace
 from envsuite.errors import DataError, UsageError
@@ -88,7 +88,7 @@ class SWEGym(TextEnv):
     def levels_of(cls, settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if settings["mined"]:
             return MINED_LADDER
-        return {} if settings["larger"] or settings["published"] or settings["records"] else cls.levels
+        return {} if settings["published"] or settings["records"] else cls.levels
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -177,18 +177,12 @@ class SWEGym(TextEnv):
             problem.statement = text
             preflight.require_gold(problem, settings.grade_seconds)
             return problem
-        task = instances.generated(vars(settings))[name]
+        task = instances.generated_in(settings.tasks)[name]
         lease = Lease(suite.spec(task.package.needs), self.driver)  # keeps the judge warm between problems
         if self._lease is not None:
             self._lease.close()
         self._lease = lease
-        hidden = settings.tests == "hidden"
-        if settings.larger:
-            larger = GeneratedProblem(task, settings.statement, hidden, self.driver, issue.write)
-            larger.kind = kind_of(task.bugs)
-            return larger
-        write = issues.write if settings.wording else statement.write
-        return GeneratedProblem(task, settings.statement, hidden, self.driver, write)
+        return PlantedProblem(task, settings.statement, settings.tests == "hidden", self.driver)
 
     def _act(self, command: str) -> Outcome:
         action = edits.parse(command)
@@ -314,7 +308,7 @@ class SWEGym(TextEnv):
     def labels(self) -> dict[str, str]:
         assert self._problem is not None
         labels = self._labels(self._problem.instance_id, self._problem.kind)
-        if isinstance(self._problem, GeneratedProblem):
+        if isinstance(self._problem, PlantedProblem):
             labels["package"] = self._problem.package.name
             labels["bugs"] = str(len(self._problem.task.bugs))
         return labels

@@ -6,7 +6,7 @@ are cached by record, recipe, driver and interpreter; timeouts are not, because 
 causes them too.
 
 A verdict also holds how the failing tests fail before the change, for `sabotage`, and whether the gold
-patch passes with the plugin that seals pytest (`seal`) and in a fork (`forked`). If it does not, as in
+patch passes with the plugin that seals pytest (`seal`) and in a fork (`phases`). If it does not, as in
 repositories that change pytest themselves or start threads when they are imported, the record is judged without.
 """
 
@@ -17,9 +17,9 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
-from envsuite.envs.swegym.grading import Report, between_markers
+from envsuite.envs.swegym.judge.grading import Report, between_markers
+from envsuite.envs.swegym.judge.sabotage import Failure
 from envsuite.envs.swegym.published.sealing import messages
-from envsuite.envs.swegym.sabotage import Failure
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""envsuite-table crossplay: plays every player with every player on one task, and prints the matrix."""
+"""envsuite table crossplay: plays every player with every player on one task, and prints the matrix."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from harness.suites.plan import plan
 
 def parser() -> Parser:
     parser = Parser(
-        prog="envsuite-table crossplay",
+        prog="envsuite table crossplay",
         usage="%(prog)s -e ENV -m PLAYER -m PLAYER [options]",
         description="Play every player with every player on one task of several agents, each with a conversation of "
         "its own, and print the mean of every pair with its 95 % interval. The first agent's player is in the rows, "
         "the player of all other agents in the columns. Pairs that were played are not played again.",
-        epilog="Example: envsuite-table crossplay -e suite:overcooked-crossplay -m random -m blind -m greedy -m expert",
+        epilog="Example: envsuite table crossplay -e suite:overcooked-crossplay -m random -m blind -m greedy -m expert",
     )
     parser.add_argument("-e", "--env", required=True, help="one task with several agents, or suite:NAME")
     parser.add_argument(
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
     cls = registry.env_class(task)
     agents = registry.agents(task, {**cls.team_knobs, **tasks[0].config.knobs})
     if agents < 2:
-        more = ", or --set cooks=2" if "cooks" in registry.knob_names(task) else ", as `envsuite-envs overcooked` lists"
+        more = ", or --set cooks=2" if "cooks" in registry.knob_names(task) else ", as `envsuite envs overcooked` lists"
         raise UsageError(f"{task.id} with these knobs has one player: name a task of several agents{more}.")
     names = list(dict.fromkeys(crossplay.teams(players, agents).values()))
     request = request.replace(team=agents)

@@ -9,9 +9,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from envsuite.envs.swegym import tampering
-from envsuite.envs.swegym.forked import plan as forked
-from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
+from envsuite.envs.swegym.judge import tampering
+from envsuite.envs.swegym.judge.grading import Report, grade_log, refused, status_of
+from envsuite.envs.swegym.judge.phases import confirms
 from envsuite.envs.swegym.problems import Changes
 from envsuite.envs.swegym.published import checks, places, r2e, records, schemas, sealing
 from envsuite.envs.swegym.published.logs import PARSERS
@@ -127,7 +127,7 @@ class PublishedProblem(RecordedProblem):
             # sides.
             if not self._unchanged(session, [test for test in report.pass_to_pass if test not in passed], before):
                 return refused("tampered", fail, passing)
-            if plan is not None and forked.confirms(plan, report, before, [parser(log) for log in later]):
+            if plan is not None and confirms(plan, report, before, [parser(log) for log in later]):
                 return report
             fault = checks.can_fail(self, session, admitted, report, passed)
             return refused(fault, fail, passing) if fault else report

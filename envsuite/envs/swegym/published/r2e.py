@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from envsuite.envs.swegym import tampering
+from envsuite.envs.swegym.judge import tampering
 from envsuite.envs.swegym.published.logs import PARSERS
 
 FIELDS = ("parsed_commit_content", "expected_output_json")

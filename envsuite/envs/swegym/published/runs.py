@@ -13,20 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from envsuite.envs.swegym import sabotage
-from envsuite.envs.swegym.grading import status_of
+from envsuite.envs.swegym.judge import sabotage
+from envsuite.envs.swegym.judge.grading import status_of
 from envsuite.envs.swegym.problems import GIT, Changes, RepairProblem
 from envsuite.envs.swegym.published import places, records, schemas, sealing
 from envsuite.envs.swegym.published.logs import PARSERS
-from envsuite.envs.swegym.published.repos import (
-    END,
-    START,
-    directives,
-    image_name,
-    row_of,
-    test_command,
-    test_files,
-)
+from envsuite.envs.swegym.published.repos import END, START, directives, image_name, row_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers, leftovers
