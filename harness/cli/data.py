@@ -21,8 +21,8 @@ from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.prompting import protocols
-from harness.prompting.grammars import GRAMMARS
-from harness.prompting.prompting import ADMISSIBLE, Prompting
+from harness.prompting.prompting import Prompting
+from harness.settings import add_flags, named, read
 from harness.stats.compare import read_run
 from harness.suites.plan import parse_setting
 
@@ -77,18 +77,8 @@ def parser() -> argparse.ArgumentParser:
     demos.add_argument("-o", "--output", type=Path, required=True, help="JSONL file to write")
     _add_episodes(demos)
     demos.add_argument("--expert", default="expert", help="expert | expert:KIND")
-    demos.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
-    demos.add_argument(
-        "--admissible", choices=ADMISSIBLE, default="none", help="turns that list the admissible commands"
-    )
-    demos.add_argument(
-        "--action-grammar",
-        choices=list(GRAMMARS),
-        default="action",
-        help="how a reply gives its command; tools: native tool calls",
-    )
-    demos.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
-    cli.add_executor(demos)
+    add_flags(demos, Prompting, ("history", "admissible", "action_grammar"), {"admissible": "none"})
+    add_flags(demos, Execution, ("num_workers", "executor", "ray_address"))
     cli.add_verbose(verbs)
     return parser
 
@@ -312,9 +302,9 @@ def _demos(args: argparse.Namespace) -> None:
     from harness.rollout.loop import rollout
 
     config = _chosen(args, args.expert)
-    prompting = Prompting(args.action_grammar, False, args.history, admissible=args.admissible)
+    prompting = read(Prompting, {"thinking": "off", **named(args, Prompting)})
     policy = make_policy(args.expert)
-    how = Execution(num_workers=args.num_workers, executor=args.executor, ray_address=args.ray_address)
+    how = read(Execution, named(args, Execution))
     executor = open_slots(config, how, len(config.all_episodes()), policy.advice_kind)
     try:
         runs = sorted(rollout(policy, config.all_episodes(), executor, prompting), key=lambda run: run.episode.key)

@@ -29,11 +29,13 @@ from envsuite.reading import read_json
 from envsuite.types import StopReason, Task, knobs_json
 from harness import records
 from harness.config_file import NOT_IDENTITY
-from harness.evaluate import RunConfig
+from harness.evaluate import RunConfig, Sampling
 from harness.policies import TEAM, is_computed, is_model, member, members, record_name
 from harness.prompting import protocols
+from harness.prompting.prompting import Prompting
 from harness.records import Record, is_broken
 from harness.rollout.hosts import check_expert
+from harness.settings import omissions
 from harness.stats.compare import check_config, read_run
 from harness.stats.summary import Summary, summarise
 from harness.steps import reply_text
@@ -47,10 +49,7 @@ LARGE = 10**6
 
 ENDS = ("random", "expert")
 """the floor and the ceiling of a table"""
-IMPLIED: dict[str, dict[str, Any]] = {
-    "sampling": {"reasoning_effort": "", "extra_body": "", "thinking_budget": 0},
-    "prompting": {"wording": "plain", "protocol": "", "words": ""},
-}
+IMPLIED = {"sampling": omissions(Sampling), "prompting": {**omissions(Prompting), "words": ""}}
 """settings that an identity omits at this value"""
 
 EntryKey = tuple[str, str, str]

@@ -15,7 +15,6 @@ from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
 from harness.suites import measured, published, published_numbers, reproduce, suites, training_studies
-from harness.suites.plan import RunRequest
 from tests import toys  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -444,7 +443,7 @@ def test_a_summary_without_valid_numbers_is_named(tmp_path, success):
 
 def test_larger_sizes_include_the_runs_of_smaller_ones():
     table = published.table("poad-1")
-    missing = {size: reproduce.missing_runs(table, size, RunRequest("random")) for size in reproduce.SIZES}
+    missing = {size: reproduce.missing_runs(table, size, {}) for size in reproduce.SIZES}
     assert {run.model for run in missing["tiny"]} == {"random", "expert"} < {run.model for run in missing["small"]}
     assert {run.config.episodes for run in missing["tiny"]} == {20}
     assert {run.config.episodes for run in missing["small"] if run.model == "random"} == {100}

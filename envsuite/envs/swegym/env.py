@@ -103,8 +103,8 @@ class SWEGym(TextEnv):
             raise UsageError(f"No SWE-Gym task fits these knobs: {instances.why_none(vars(settings))}")
         if settings.records:
             known = instances.published_in(settings.records, settings.data_split)
-            for record, recipe in (known[name] for name in self.panel.games):
-                published.check(record, recipe, self.driver, settings.build)
+            for record, setup in (known[name] for name in self.panel.games):
+                published.check(record, setup, self.driver, settings.build)
         self.limits = Limits(
             seconds=settings.command_seconds,
             memory_mb=settings.memory_mb,
@@ -172,8 +172,8 @@ class SWEGym(TextEnv):
     def _open(self, name: str) -> RepairProblem:
         settings = self.settings
         if bug := instances.recorded(name, vars(settings)):
-            record, recipe, text = bug
-            problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
+            record, setup, text = bug
+            problem = published.PublishedProblem(record, setup, self.driver, settings.build)
             problem.statement = text
             preflight.require_gold(problem, settings.grade_seconds)
             return problem

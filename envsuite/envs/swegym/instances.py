@@ -109,18 +109,18 @@ def generated_in(folder: str) -> dict[str, tasks.PlantedTask]:
 
 @lru_cache(maxsize=4)
 def published_in(source: str, split: str = "") -> dict[str, Any]:
-    """Returns (record, recipe) of each published instance of a source, by id. Raises DataError."""
+    """Returns (record, setup) of each published instance of a source, by id. Raises DataError."""
     return published.find(source, split)
 
 
 def recorded(name: str, settings: dict[str, Any]) -> tuple[Record, dict[str, Any] | None, str] | None:
-    """Returns record, recipe and issue text of a mined or published instance; None for a generated one."""
+    """Returns record, setup and issue text of a mined or published instance; None for a generated one."""
     if settings["mined"]:
         task = mined_tasks()[name]
-        return task.record, task.recipe, task.statement(settings["statement"])
+        return task.record, task.setup, task.statement(settings["statement"])
     if settings["records"]:
-        record, recipe = published_in(settings["records"], settings["data_split"])[name]
-        return record, recipe, record.problem_statement
+        record, setup = published_in(settings["records"], settings["data_split"])[name]
+        return record, setup, record.problem_statement
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from typing import Any
@@ -12,12 +11,13 @@ from rich.console import Console
 from envsuite import registry
 from envsuite.escaping import public_url
 from harness import cli
+from harness.cli.common.flags import Call
 from harness.evaluate import RunConfig
 from harness.policies import is_model, members, on_server, starts_server, weights_path
 from harness.prompting.protocols import NEUTRAL
 
 
-def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
+def describe(config: RunConfig, call: Call, console: Console) -> None:
     """Prints what a run would play, without playing it."""
 
     def say(text: str) -> None:
@@ -39,14 +39,14 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
         from harness.lm.model_files import resolve
 
         for player in filter(is_model, members(config.model)):
-            served = on_server(player, args.base_url)
-            where: Any = resolve(weights_path(player)) if not served else _servers(player, args.base_url)
+            served = on_server(player, call.connection.base_url)
+            where: Any = resolve(weights_path(player)) if not served else _servers(player, call.connection.base_url)
             say(f"model     {player} -> {where}")
         say(f"sampling  {config.sampling}")
         say(f"prompt    {config.prompting}")
         if turns:
             say(f"tokens    at most {turns * len(episodes) * config.sampling.max_tokens:,} sampled")
-    say(f"folder    {config.folder(args.output_dir)}")
+    say(f"folder    {config.folder(call.output_dir)}")
 
 
 def _servers(model: str, base_url: str | None) -> str:

@@ -8,22 +8,21 @@ instances of a journal, `yields` its table.
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 from envsuite import reading
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym.judge import suite
 from envsuite.envs.swegym.makers.releases import Hopeless, Release, ReleasePair, archives_of, check_licence, obtain
-from envsuite.envs.swegym.makers.search import Search, TimedOut
+from envsuite.envs.swegym.makers.search import Search
 from envsuite.envs.swegym.makers.verification import CandidateRejected, verify
 from envsuite.envs.swegym.published.archives import IndexFailure
 from envsuite.errors import DataError, EngineFailure
@@ -32,7 +31,7 @@ from envsuite.sandbox.pool import Pool
 
 JOURNAL = "journal.jsonl"
 RECORDS = "records.jsonl"
-FORMAT = 1
+FORMAT = 2
 """version of the miner; a journal of another version is not continued"""
 HOPELESS = 3
 """pairs of which no test runs, after which the package is given up"""
@@ -53,10 +52,10 @@ class PairResult:
     candidates: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     records: list[dict[str, Any]] = field(default_factory=list)
-    partial: list[bool | None] = field(default_factory=list)
-    """per record: whether a part of its gold patch resolves it"""
     seconds: float = 0.0
     format: int = FORMAT
+    lasting: bool = True
+    """False if the next run shall try again"""
 
 
 Show = Callable[[PairResult], None]
@@ -110,23 +109,28 @@ class MiningPlan:
 def mine(plan: MiningPlan, folder: Path, show: Show = lambda result: None) -> MiningJournal:
     """Mines packages in parallel, resumes an earlier run in `folder`, and writes its records.
 
-    `show` is called with each new result. A pair on which a sandbox fails has none, and the next run tries it again.
-    A pair that times out is repeated after the other pairs of its package, and has a result only then.
-    Raises EngineFailure if no sandbox works.
+    `show` is called with each new result. A pair on which a sandbox or the index fails is not recorded,
+    and the next run tries it again. Raises EngineFailure if no sandbox works.
     """
     journal, driver, end = MiningJournal(folder), drivers.choose(), time.monotonic() + plan.seconds
-    stopped = threading.Event()
+    stopped = Event()
 
     def is_over() -> bool:
         return stopped.is_set() or time.monotonic() >= end
 
-    def one(name: str) -> None:
-        if (name, "", "") not in journal.done and not is_over():
-            _PackageMiner(name, plan, journal, driver, stopped, show).run(is_over)
+    def mine_package(name: str) -> None:
+        if (name, "", "") in journal.done or is_over():
+            return
+        for result in _PackageMiner(name, plan, journal, driver, stopped).results(is_over):
+            if stopped.is_set():  # the signal may have ended programs that the pair needed
+                return
+            if result.lasting:
+                journal.add(result)
+            show(result)
 
     with ThreadPoolExecutor(plan.workers) as threads:
         try:
-            for _ in threads.map(one, dict.fromkeys(plan.packages)):
+            for _ in threads.map(mine_package, dict.fromkeys(plan.packages)):
                 pass  # raises the errors of workers
         finally:
             stopped.set()  # after Ctrl-C or an error, the workers end with the next run of tests
@@ -136,70 +140,38 @@ def mine(plan: MiningPlan, folder: Path, show: Show = lambda result: None) -> Mi
 
 
 class _PackageMiner:
-    """Mines the pairs of one package, newest first; pairs that timed out get a second and last try at the end."""
+    """Mines the pairs of one package, newest first."""
 
-    def __init__(
-        self,
-        name: str,
-        plan: MiningPlan,
-        journal: MiningJournal,
-        driver: str,
-        stopped: threading.Event,
-        show: Show,
-    ) -> None:
-        self.name, self.plan, self.journal, self.driver = name, plan, journal, driver
-        self.stopped = stopped.is_set
-        self.show: Show = lambda result: None if self.stopped() else show(result)
+    def __init__(self, name: str, plan: MiningPlan, journal: MiningJournal, driver: str, stopped: Event) -> None:
+        self.name, self.plan, self.journal, self.driver, self.stopped = name, plan, journal, driver, stopped
         self.pools: dict[tuple[str, ...], list[Pool]] = {}
         self.newer: tuple[str | Path, Release] | None = None
         """the release that was read last, which is the newer one of the next pair"""
-        self.timed_out = 0
         self.hopeless = 0
         """pairs of which no test can run"""
 
-    def run(self, is_over: Callable[[], bool]) -> None:
-        def note(result: PairResult) -> None:
-            if not self.stopped():  # the signal may have ended programs that the pair needed
-                self.journal.add(result)
-                self.show(result)
-
-        began = time.monotonic()
+    def results(self, is_over: Callable[[], bool]) -> Iterator[PairResult]:
+        """Yields the results of pairs; those that the next run shall try again have `lasting` False."""
         try:
             sources = archives_of(self.name, self.plan.archives, self.plan.releases + 1)
-        except IndexFailure as error:  # no result: the next run tries again
-            self.show(PairResult(self.name, reason=str(error)))
-            return
         except DataError as error:
-            note(PairResult(self.name, reason=str(error), seconds=round(time.monotonic() - began, 1)))
+            yield PairResult(self.name, reason=str(error), lasting=not isinstance(error, IndexFailure))
             return
-        waiting = deque((old, new, False) for old, new in reversed(list(pairwise(sources))))
         try:
-            while waiting and not is_over() and self.journal.count(self.name) < self.plan.most:
-                old, new, last_try = waiting.popleft()
-                if (self.name, _version(old), _version(new)) in self.journal.done:
-                    continue
-                try:
-                    note(self._mine(old, new, last_try))
-                except TimedOut as error:
-                    waiting.append((old, new, True))
-                    self.timed_out += 1
-                    reason = f"{error}; another try follows"
-                    self.show(PairResult(self.name, _version(old), _version(new), reason=reason))
-                    if self.timed_out >= HOPELESS:
-                        reason = f"given up after {HOPELESS} pairs that timed out"
-                        note(PairResult(self.name, reason=reason))
-                        return
-                except (IndexFailure, EngineFailure) as error:  # no result: the next run tries again
-                    self.show(PairResult(self.name, _version(old), _version(new), reason=str(error)))
+            for old, new in reversed(list(pairwise(sources))):
+                if is_over() or self.journal.count(self.name) >= self.plan.most:
+                    return
+                if (self.name, _version(old), _version(new)) not in self.journal.done:
+                    yield self._mine(old, new)
                 if self.hopeless >= HOPELESS:
-                    note(PairResult(self.name, reason=f"given up after {HOPELESS} pairs of which no test runs"))
+                    yield PairResult(self.name, reason=f"given up after {HOPELESS} pairs of which no test runs")
                     return
         finally:
             for pool in (pool for group in self.pools.values() for pool in group):
                 pool.close()
 
-    def _mine(self, old: str | Path, new: str | Path, last_try: bool) -> PairResult:
-        """Returns the result of one pair. Raises TimedOut before the last try, IndexFailure, EngineFailure."""
+    def _mine(self, old: str | Path, new: str | Path) -> PairResult:
+        """Returns the result of one pair."""
         began = time.monotonic()
         result = PairResult(self.name, _version(old), _version(new))
         try:
@@ -210,24 +182,12 @@ class _PackageMiner:
             needs = tuple(sorted({*pair.old.package.needs, *pair.new.package.needs}))
             if needs not in self.pools:
                 self.pools[needs] = suite.pools(self.driver, 1, needs)[:2]
-            most = self.plan.most - self.journal.count(self.name)
-            _mine_pair(
-                Search(pair, self.pools[needs], self.plan.suite_seconds, self.stopped),
-                self.driver,
-                most,
-                result,
-                last_try,
-            )
-        except (IndexFailure, EngineFailure):
-            raise
-        except TimedOut as error:
-            if not last_try:
-                raise
+            search = Search(pair, self.pools[needs], self.plan.suite_seconds, self.stopped.is_set)
+            _mine_pair(search, self.driver, self.plan.most - self.journal.count(self.name), result)
+        except (DataError, EngineFailure) as error:
             result.reason = str(error)
-        except DataError as error:
-            result.reason = str(error)
-            if isinstance(error, Hopeless):
-                self.hopeless += 1
+            result.lasting = not isinstance(error, (IndexFailure, EngineFailure))
+            self.hopeless += isinstance(error, Hopeless)
         result.seconds = round(time.monotonic() - began, 1)
         return result
 
@@ -238,12 +198,8 @@ class _PackageMiner:
         return ReleasePair(self.newer[1], release)
 
 
-def _mine_pair(search: Search, driver: str, most: int, result: PairResult, last_try: bool) -> None:
-    """Fills in a pair's result.
-
-    Raises DataError if it has no candidates, TimedOut if a suite or, unless this is the last try,
-    the verification of a candidate does not end in time.
-    """
+def _mine_pair(search: Search, driver: str, most: int, result: PairResult) -> None:
+    """Fills in a pair's result. Raises DataError if it has no candidates."""
     rejected: Counter[str] = Counter()
     try:
         for candidate in search.candidates():
@@ -251,20 +207,9 @@ def _mine_pair(search: Search, driver: str, most: int, result: PairResult, last_
                 break
             result.candidates += 1
             try:
-                verified = verify(candidate, driver)
-            except CandidateRejected as reason:
-                rejected[str(reason)] += 1
-                continue
-            except TimedOut as error:
-                if not last_try:
-                    raise
-                rejected[str(error)] += 1
-                continue
-            except DataError as error:
-                rejected[str(error)[:120]] += 1
-                continue
-            result.records.append(verified.record)
-            result.partial.append(verified.partial_resolves)
+                result.records.append(verify(candidate, driver))
+            except (CandidateRejected, DataError) as reason:
+                rejected[str(reason)[:120]] += 1
     finally:
         result.repaired = len(search.repaired)
         result.rejected = dict(rejected + search.rejected)
