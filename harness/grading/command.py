@@ -139,13 +139,13 @@ def _summary(model: str, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a line with the share of resolved instances; errors do not count."""
     graded = [row for row in rows if row["outcome"] != "error"]
     counts = Counter(row["outcome"] for row in rows)
-    parts = ", ".join(f"{counts[outcome]} {noun}" for outcome, noun in _SHOWN.items() if counts[outcome])
+    counted = ", ".join(f"{counts[outcome]} {noun}" for outcome, noun in _SHOWN.items() if counts[outcome])
     if not graded:
-        return f"{one_line(model)}: none of {cli.plural(len(rows), 'prediction')} could be graded ({parts})"
+        return f"{one_line(model)}: none of {cli.plural(len(rows), 'prediction')} could be graded ({counted})"
     rate = success_interval([row["outcome"] == "resolved" for row in graded], [row["instance_id"] for row in graded])
     return (
         f"{one_line(model)}: resolved {100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] of "
-        f"{len(graded)} ({parts})"
+        f"{len(graded)} ({counted})"
     )
 
 

@@ -1,4 +1,4 @@
-"""envsuite hub: uploads a run or a task to the Hugging Face hub or to prime's environments hub."""
+"""envsuite hub: uploads a run or a task to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def parser() -> argparse.ArgumentParser:
     group = push.add_argument_group("tasks")
     add_common(group, "set", "module")
     add_flags(group, RunConfig, ("split", "episodes", "reward"), {"split": "", "episodes": 100, "reward": "sparse"})
-    group.add_argument(
-        "--wheel", type=Path, metavar="FILE", help="for space and prime: upload this wheel of envsuite, and install it"
-    )
+    group.add_argument("--wheel", type=Path, metavar="FILE", help="for a Space: the wheel of envsuite that it installs")
     cli.add_verbose(verbs)
     return commands
 
