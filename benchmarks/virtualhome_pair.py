@@ -15,7 +15,7 @@ from typing import Any
 
 from envsuite import registry
 from envsuite.envs.virtualhome.pair.experts import ErrandExpert
-from harness.stats.intervals import wilson
+from harness.stats.estimates import proportion
 
 GAMES = 100
 FIRST = 1_000_000
@@ -75,7 +75,7 @@ def play(level: str, players: tuple[Player, Player], **knobs: Any) -> tuple[int,
 
 
 def percent(won: int) -> str:
-    low, high = wilson(won, GAMES)[1:3]
+    low, high = proportion(won / GAMES, GAMES).interval()
     return f"{100 * won / GAMES:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
 
 

@@ -22,8 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
     ("command", "words"),
     [
         (eval_cli, "-m random -e hilo --ray-address auto --dry-run"),
-        (eval_cli, "-m random -e hilo --policy-replicas 2"),
-        (eval_cli, "-m random -e hilo --executor ray --policy-replicas -1"),
         (data_cli, "demos -e hilo -o demos.jsonl --ray-address auto"),
         (data_cli, "games -e textworld-w2-o3-q4 --ray-address auto"),
         (data_cli, "games -e textworld-w2-o3-q4 --num-workers -1"),

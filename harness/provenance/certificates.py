@@ -1,7 +1,7 @@
 """Certificates of verified folders: `certificate.json` states that the records of these exact files replay.
 
-`envsuite replay --sandbox` writes them (`harness.verification`). A certificate is a note for its reader's own use: it
-is not signed, so one that came with a stranger's folder proves nothing.
+`envsuite replay --sandbox` writes them. A certificate is a note for its reader's own use: it is not signed, so one that
+came with a stranger's folder proves nothing.
 """
 
 from __future__ import annotations
@@ -9,15 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
-from envsuite.reading import read_json
-from harness import records
-from harness.records import Record
 
 NAME = "certificate.json"
 SCHEMA = "envsuite-certificate-1"
@@ -62,34 +58,6 @@ def digest_of_files(digests: dict[str, str]) -> str:
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
-def digest_of_records(rows: Iterable[Record]) -> str:
-    """Returns the SHA-256 of records in the order of their keys."""
-    digest = hashlib.sha256()
-    for record in sorted(rows, key=records.key_of):
-        digest.update(records.dump(record))
-    return digest.hexdigest()
-
-
 def write(path: Path, certificate: dict[str, Any]) -> None:
     """Writes a certificate as JSON."""
     write_atomically(path, json.dumps({"schema_version": SCHEMA, **certificate}, indent=1) + "\n")
-
-
-def certified(folder: Path) -> set[str]:
-    """Returns the digests of records that the certificate in `folder` vouches for; empty if there is none.
-
-    Raises DataError if the file is damaged.
-    """
-    path = folder / NAME
-    if not path.exists():
-        return set()
-    try:
-        certificate = read_json(path)
-        if certificate["schema_version"] != SCHEMA:
-            raise ValueError(f"schema_version is {certificate['schema_version']!r}, not {SCHEMA!r}")
-        return {str(entry["sha256"]) for entry in certificate["entries"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} is not a certificate ({type(error).__name__}: {error}): remove it, or run "
-            "envsuite replay --sandbox again."
-        ) from error

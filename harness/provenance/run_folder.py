@@ -1,6 +1,6 @@
 """Checks that the files of a run folder agree with each other: config, journal, results and summary.
 
-`RunFolder.check` needs no environment. `harness.replay` plays the episodes again as well.
+`RunFolder.check` needs no environment. `harness.provenance.replay` plays the episodes again as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envsuite import reading
 from envsuite.errors import DataError, EnvsuiteError
 from envsuite.types import StopReason, knobs_json
 from harness import records
-from harness.config_file import CONNECTION
+from harness.config_file import NOT_IDENTITY
 from harness.policies import is_model, member
 from harness.prompting.prompting import Prompting
 from harness.records import Key, Record, is_broken
@@ -25,8 +25,6 @@ from harness.settings import types_of
 from harness.stats.summary import summarise
 from harness.steps import reply_text
 
-NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host", *CONNECTION)
-"""Entries of config.json that are not hashed into `run_id`."""
 MOST_MISSING = 100_000
 """Largest number of episodes that a config may list beyond those in the file."""
 UNREADABLE = ("format", "length", "thinking")
@@ -45,7 +43,7 @@ class Verdict(NamedTuple):
     difference: str
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """Names the episode, or the files of the run."""
         record = self.record
         return f"{record['task']} seed {record['seed']} attempt {record['attempt']}" if record else "the run's files"
@@ -193,7 +191,7 @@ class RunFolder:
         if not is_model(self.config["model"]) or not self.parses:
             return
         prompting = self.prompting()
-        if prompting.declares_tools:  # `harness.replay` compares them: it knows the environment's tools
+        if prompting.declares_tools:  # `harness.provenance.replay` compares them: it knows the environment's tools
             return
         for record in stored:
             for turn, step in enumerate(record["steps"], 1):

@@ -28,9 +28,9 @@ from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, Sampling
 from harness.policies import is_model, member, members
 from harness.prompting.tool_calls import whole_text
+from harness.provenance.replay import first_difference, replayed
+from harness.provenance.run_folder import RunFolder
 from harness.records import Record
-from harness.replay import first_difference, replayed
-from harness.run_folder import RunFolder
 from harness.settings import types_of
 from harness.stats.intervals import SHARE, bounded
 from harness.steps import Step, reply_calls, reply_text

@@ -1,7 +1,7 @@
 """Replay check: plays the stored commands of a results file again and reports every difference.
 
 `check` compares observations, rewards, faults and endings with a new rollout. For the results of a
-run folder it also compares them with the folder's other files (`harness.run_folder`). The check
+run folder it also compares them with the folder's other files (`harness.provenance.run_folder`). The check
 cannot prove which model wrote the replies.
 """
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from envsuite import registry
-from envsuite.errors import UnknownTask, UsageError
-from envsuite.types import StopReason, Task, knobs_json
+from envsuite.errors import UnknownTask
+from envsuite.types import StopReason, knobs_json
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, open_slots
-from harness.policies import TEAM, advice_kind, is_computed, is_model, make_policy, member, members, record_name
+from harness.policies import advice_kind, is_model, make_policy, member
 from harness.policies.recorded import ReplayPolicy
+from harness.provenance.run_folder import UNREADABLE, RunFolder, Verdict, shortened, unlike_commands
 from harness.records import Key, Record, is_broken
-from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
-from harness.run_folder import UNREADABLE, RunFolder, Verdict, shortened, unlike_commands
 from harness.steps import reply_calls, reply_text
+from harness.suites.leaderboards import misnamed
 from harness.types import Episode, Trajectory
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
@@ -91,27 +91,13 @@ def runs_programs(task_id: str) -> bool:
     return task is not None and "sandbox" in registry.declared_knobs(registry.env_class(task))
 
 
-def misnamed(model: str, task: Task, knobs: Mapping[str, Any]) -> str:
-    """Says why no player of this name can have played a task; "" if one can, or if it is a model alone."""
-    if not is_computed(model) and not model.startswith(TEAM):
-        return ""
-    cls, players = registry.env_class(task), members(model)
-    try:
-        record_name(model)
-        check_expert(cls, "+".join(player for player in players if not is_model(player)))
-        agents = registry.agents(task, knobs)
-    except UsageError as error:
-        return str(error)
-    return "" if len(players) in (1, agents) else f"{len(players)} players are named, and the game has {agents}"
-
-
 def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:
     """Returns at most `sample` records, drawn without replacement with a fixed seed, or all if it is None."""
-    places = [(run, key) for run in sorted(by_run) for key in sorted(by_run[run])]
-    if sample is None or sample >= len(places):
+    episodes = [(run, key) for run in sorted(by_run) for key in sorted(by_run[run])]
+    if sample is None or sample >= len(episodes):
         return by_run
     chosen: dict[RunKey, dict[Key, Record]] = {}
-    for run, key in random.Random(0).sample(places, sample):
+    for run, key in random.Random(0).sample(episodes, sample):
         chosen.setdefault(run, {})[key] = by_run[run][key]
     return chosen
 

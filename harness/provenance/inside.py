@@ -37,8 +37,9 @@ def examine(folder: Path, outside: bool) -> dict[str, Any]:
     `outside`.
     """
     from envsuite.errors import UsageError
-    from harness import records, replay, report
-    from harness.suites import certificates, leaderboards
+    from harness import records, report
+    from harness.provenance import replay
+    from harness.suites import leaderboards
 
     file = records.results_file(folder)
     board = leaderboards.read(folder) if (folder / "metadata.json").exists() else None
@@ -61,7 +62,7 @@ def examine(folder: Path, outside: bool) -> dict[str, Any]:
         record, difference = verdict
         key = leaderboards.entry_key(record) if "knobs" in record else None
         if difference:
-            differences.append(f"{verdict.place}: {difference}")
+            differences.append(f"{verdict.name}: {difference}")
         else:
             counts[key] = counts.get(key, 0) + 1
     page = report.render(report.gather([folder]), "verification", 1, 1.0, 60.0)
@@ -73,7 +74,6 @@ def examine(folder: Path, outside: bool) -> dict[str, Any]:
                 "model": key[2],
                 "records": len(group),
                 "replayed": counts.get(key, 0),
-                "sha256": certificates.digest_of_records(group),
             }
             for key, group in sorted(rows.items())
         ],
