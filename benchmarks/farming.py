@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from envsuite.envs.overcooked.graph import Graph, explore
 
 from envsuite import registry
 from envsuite.core import TextEnv
-from envsuite.envs.overcooked.graph import Graph, explore
 
 REPEATS = 3  # repetitions of a loop that must all pay
 CYCLE = 6  # commands in the longest cycle of a kitchen

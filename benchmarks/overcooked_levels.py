@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from benchmarks.overcooked_scripts import RULES, best_scripts
-from envsuite import registry
-from envsuite.cache import write_atomically
 from envsuite.envs.overcooked.service.engine import Service
 from envsuite.envs.overcooked.service.env import ServiceEnv
 from envsuite.envs.overcooked.service.generator import draw_service
 from envsuite.envs.overcooked.service.layout import structure
 from envsuite.envs.overcooked.service.scripts import won_by_script
+
+from benchmarks.overcooked_scripts import RULES, best_scripts
+from envsuite import registry
+from envsuite.cache import write_atomically
 from harness.stats.intervals import success_interval
 
 LEVELS = ("easy", "medium", "hard")

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
 from envsuite.envs.overcooked.service.cooks import wins
 from envsuite.envs.overcooked.service.engine import CHOPPED, Order, Service
 from envsuite.envs.overcooked.service.layout import BOARD, COUNTER, CRATE, HATCH, RACK, STOVE

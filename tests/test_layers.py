@@ -33,9 +33,8 @@ FOLDERS = {
         ["__main__"],
     ],
     "baselines": [
-        ["configs", "math", "distributed", "logging"],
-        ["tables", "batch", "metrics"],
-        ["microbatch"],
+        ["ranges", "math", "distributed", "logging"],
+        ["tables", "generation", "batch", "metrics"],
         ["networks"],
         ["algorithms"],
         ["consistency"],

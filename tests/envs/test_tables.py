@@ -9,10 +9,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from envsuite.envs.overcooked.vector import OvercookedTable
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envsuite import registry
-from envsuite.envs.overcooked.vector import OvercookedTable
 from envsuite.envs.virtualhome.vector import VirtualHomeTable
 from envsuite.vector.base import TextVectorEnv
 from envsuite.vector.tables import TableVectorEnv

@@ -1,11 +1,11 @@
-"""Settings of the model to train and of supervised fine-tuning."""
+"""Settings of the model to train."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from baselines.configs.ranges import Count, Natural, NonNegative, Positive, Share
+from baselines.ranges import Count, Natural
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,3 @@ class ModelConfig:
     gradient_checkpointing: bool = False
     """Recomputes the activations of actor and critic in the backward pass."""
     seed: Natural = 0
-
-
-@dataclass(frozen=True)
-class SFTConfig:
-    """Supervised fine-tuning on demonstrations."""
-
-    learning_rate: NonNegative = 1e-5
-    epochs: Count = 1
-    rows: Count = 16
-    """Demonstrations per optimiser step."""
-    micro_rows: Natural = 0
-    """Rows per forward pass; 0: all rows of a step."""
-    warmup: Share = 0.1
-    """Share of the steps in which the learning rate rises to its full value; it then falls as a
-    cosine."""
-    weight_decay: NonNegative = 0.01
-    max_grad_norm: Positive = 1.0
-    last_only: bool = False
-    """Train only the last assistant message of each line. Use it with a history window, where each
-    turn has its own line."""
-    max_length: Natural = 0
-    """Longest demonstration in tokens; longer ones are left out. 0: no limit."""
-    save_every: Natural = 0
-    """Steps between checkpoints, from which --resume continues; 0: only at the end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from baselines.configs.ranges import Natural, Positive, PositiveShare
+from baselines.ranges import Natural, Positive, PositiveShare
 from envsuite.errors import UsageError
 from envsuite.escaping import public_url
 

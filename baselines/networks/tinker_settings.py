@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from baselines.configs.model import ModelConfig
+from baselines.networks.settings import ModelConfig
 from envsuite.errors import EnvsuiteError, MissingExtra, UsageError
 
 LAYERS = ("attn", "mlp", "unembed")
