@@ -180,9 +180,7 @@ def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Pat
     Raises DataError.
     """
     if folder is None:
-        requirements = [f"{name}=={version}" for version in archives.releases(name)[-most:]]
-        archives.prefetch(requirements)
-        return requirements
+        return [f"{name}=={version}" for version in archives.releases(name)[-most:]]
     from packaging.version import InvalidVersion, Version
 
     pattern = re.compile(rf"{re.escape(name)}-([\w.]+)\.tar\.gz")

@@ -11,7 +11,7 @@ from rich.console import Console
 from envsuite import registry
 from envsuite.escaping import public_url
 from harness import cli
-from harness.cli.common.flags import Call
+from harness.cli.arguments.flags import Call
 from harness.evaluate import RunConfig
 from harness.policies import is_model, members, on_server, starts_server, weights_path
 from harness.prompting.protocols import NEUTRAL

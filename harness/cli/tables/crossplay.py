@@ -15,8 +15,8 @@ from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.escaping import markdown
 from harness import cli
-from harness.cli.common.flags import add_common, add_options, read_call
-from harness.cli.common.players import Players, play
+from harness.cli.arguments.flags import add_common, add_options, read_call
+from harness.cli.playing.players import Players, play
 from harness.policies import record_name
 from harness.stats.summary import Summary, number, percent
 from harness.suites import crossplay

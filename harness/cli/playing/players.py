@@ -13,8 +13,8 @@ from rich.console import Console
 
 from envsuite.errors import DataError, UsageError
 from harness import cli
-from harness.cli.common.flags import Call
-from harness.cli.common.progress import RunProgress
+from harness.cli.arguments.flags import Call
+from harness.cli.terminal.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, Sampling, evaluate
