@@ -155,7 +155,7 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
 
     Examples:
         >>> tasks("virtualhome-easy")[0].id
-        'VirtualHome-easy-v1'
+        'VirtualHome-easy-v0'
         >>> [task.level for task in tasks("overcooked-[emh]*-v0") if task.level]
         ['easy', 'medium', 'hard']
     """

@@ -51,11 +51,6 @@ def test_the_check_only_states_the_share_where_the_task_declares_it_or_is_no_lev
         stated(dataclasses.replace(task, level="", blind_share=0.2))
 
 
-def test_the_check_judges_the_newest_version_of_a_level():
-    with pytest.raises(NotJudged, match="judged is the newest version, VirtualHome-easy-v1"):
-        stated(registry.TASKS["VirtualHome-easy-v0"])
-
-
 FAST = ("alfworld", "babyai", "virtualhome")  # other families take seconds for a level, or have engines of their own
 
 
@@ -91,7 +86,9 @@ def test_a_family_without_a_script_says_so(tmp_path):
         evaluate(config, tmp_path, lambda: make_policy("blind"))
 
 
-@pytest.mark.parametrize(("task_id", "success"), [("Overcooked-easy-v0", 1.0), ("VirtualHome-entertainment-v0", 1.0)])
+@pytest.mark.parametrize(
+    ("task_id", "success"), [("Overcooked-tomato_salad-v0", 1.0), ("VirtualHome-entertainment-v0", 1.0)]
+)
 def test_the_policy_blind_plays_the_script(task_id, success, tmp_path):
     results = []
     config = RunConfig(registry.TASKS[task_id], "blind", episodes=4)
