@@ -40,7 +40,7 @@ INSTRUCTIONS = (
 )
 NAMES = {"logistic": "a logistic regression", "forest": "a random forest", "boosting": "gradient boosting"}
 KEPT = (
-    *("dataset", "csv", "target", "rows", "holdout", "errors", "draw", "complete", "features", "noise", "missing"),
+    *("dataset", "rows", "holdout", "errors", "draw", "complete", "noise", "missing"),
     *("categorical", "imbalance", "tell", "margin", "max_code", "memory_mb", "sandbox"),
 )
 IDLE_WORDS = ("done", "done.", "done!")
@@ -60,7 +60,8 @@ class FeatureSteps(DataSciCoding):
     )
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0), "gain": (-1.0, 1.0)}
     levels = {}
-    variant = "features"
+    function = "transform"
+    experts = ("",)
 
     def _write_instructions(self) -> str:
         settings = self.settings
@@ -161,7 +162,7 @@ class FeatureSteps(DataSciCoding):
         return 1 if self._steps else 2
 
     def random_command(self, rng: np.random.Generator) -> str:
-        return "done" if rng.random() < 0.1 else pipelines.random_program("features", rng)
+        return "done" if rng.random() < 0.1 else pipelines.random_transform(rng)
 
     def metrics(self) -> dict[str, float]:
         named = zip(self.settings.downstream, self._now.by_classifier, strict=True)
