@@ -106,7 +106,7 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
 	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start alfworld-start \
+	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start \
 	  alfworld-trie-start; do \
 	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
 	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
@@ -165,7 +165,6 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
 	$(BIN)/python -m benchmarks.swegym_mined --sample 12 --markdown benchmarks/swegym_mined.md
 	$(BIN)/python -m benchmarks.swegym_grading --markdown benchmarks/swegym_grading.md
-	$(BIN)/python -m benchmarks.swegym_recipes --markdown benchmarks/swegym_recipes.md
 
 agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
 	$(BIN)/python -m venv build/agents
