@@ -78,7 +78,7 @@ _add(
 _add(
     "caafe",
     "feature engineering in steps that are kept if they help, scored by several classifiers, as in CAAFE",
-    entry="envsuite.envs.datascicoding.steps_env:FeatureSteps",
+    entry="envsuite.envs.datascicoding.steps.env:FeatureSteps",
     dataset=("balance-scale",),  # only on this bundled set does the reference step gain more than the margin
     **HOLDOUT,
 )

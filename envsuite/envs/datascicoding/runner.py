@@ -8,7 +8,7 @@ envsuite.
 `features` is fitted in a new process, which no submission has touched).
 
 It returns a line of JSON (`verdict`, `message`, `line`) and, for "ok", little-endian arrays: probabilities
-[rows, columns] as float64, or the tables in the form of `features.read`. Everything is checked outside, where the test
+[rows, columns] as float64, or the tables in the form of `steps.features`. Everything is checked outside, where the test
 labels are: a submission that forges the answer only replaces its own predictions or features.
 """
 
@@ -213,7 +213,7 @@ def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> 
 
 
 def _transform(job: dict[str, Any]) -> bytes:
-    """Returns the submission's features of training and test rows as plain arrays: see `features.read`."""
+    """Returns the submission's features of training and test rows as plain arrays: see `steps.features`."""
     import numpy as np
     import pandas as pd
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envsuite.envs.datascicoding import features
 from envsuite.errors import EngineFailure
 from envsuite.sandbox import packages
 from envsuite.sandbox.protocol import Fate, HostKill, Limits, Result, Spec
@@ -191,43 +190,6 @@ def _predict(
             return score, []
         predictions.append(values[0][np.argsort(order)])
     return Score("ok", seconds=limits.seconds - left), predictions
-
-
-def predict_from_features(
-    pool: Pool,
-    job: Mapping[str, object],
-    rows: SplitRows,
-    limits: Limits,
-    error_characters: int,
-    classifiers: Sequence[str],
-) -> tuple[Score, list[np.ndarray]]:
-    """Runs `transform` on every split without labels, and fits the classifiers in a run that it has not touched.
-
-    Returns the verdict and, per split and classifier, the values of test and held-out rows.
-    """
-    left, fits = limits.seconds, []
-    for number, (x_train, y_train, _, _) in enumerate(rows.parts):
-        tables = {"variant": "features", "x_train": plain_table(x_train), "x_test": plain_table(rows.seen(number))}
-        left_now = replace(limits, seconds=max(0.05, left))
-        score, body, seconds = run_job(pool, {**job, **tables}, left_now, error_characters)
-        left -= seconds
-        if score.verdict != "ok":
-            return score, []
-        try:
-            table = features.read(body, len(x_train) + len(rows.orders[number]))
-        except ValueError as error:
-            return Score("bad_return", str(error)), []
-        fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
-    fixed: dict[str, object] = {"variant": "fixed", "splits": fits, "classifiers": list(classifiers)}
-    score, body, _ = run_job(pool, {**job, **fixed}, replace(limits, seconds=max(0.05, left)), error_characters)
-    if score.verdict != "ok":
-        return score, []
-    orders = [order for order in rows.orders for _ in classifiers]
-    widths = [width for width in rows.widths for _ in classifiers]
-    score, values = predictions_of(body, [(len(order), width) for order, width in zip(orders, widths, strict=True)])
-    if score.verdict != "ok":
-        return score, []
-    return score, [part[np.argsort(order)] for part, order in zip(values, orders, strict=True)]
 
 
 def row_order(tests: int, held: int, digest: str, split: int) -> np.ndarray:
