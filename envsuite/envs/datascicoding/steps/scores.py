@@ -6,14 +6,15 @@ validation rows is above zero, both by one classifier; the final features are sc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from envsuite.envs.datascicoding import scoring
 from envsuite.envs.datascicoding.instances import Instance
+from envsuite.envs.datascicoding.steps import features
 from envsuite.sandbox.protocol import Limits
 
 if TYPE_CHECKING:
@@ -83,10 +84,53 @@ def evaluate(
     """
     rows = scoring.SplitRows(instance, splits)
     job: dict[str, object] = {"code": program(codes), "forbidden": (), "sealed": (), "output": instance.output}
-    score, predictions = scoring.predict_from_features(pool, job, rows, limits, error_characters, classifiers)
+    score, predictions = predict(pool, job, rows, limits, error_characters, classifiers)
     if score.verdict != "ok":
         return StepScore(score.verdict, score.message)
     return _summary(instance, len(classifiers), rows.parts, predictions, rows.y_held)
+
+
+def predict(
+    pool: Pool,
+    job: Mapping[str, object],
+    rows: scoring.SplitRows,
+    limits: Limits,
+    error_characters: int,
+    classifiers: Sequence[str],
+) -> tuple[scoring.Score, list[np.ndarray]]:
+    """Runs `transform` on every split without labels, and fits the classifiers in a run that it has not touched.
+
+    Returns the verdict and, per split and classifier, the values of test and held-out rows.
+    """
+    left, fits = limits.seconds, []
+    for number, (x_train, y_train, _, _) in enumerate(rows.parts):
+        tables = {
+            "variant": "features",
+            "x_train": scoring.plain_table(x_train),
+            "x_test": scoring.plain_table(rows.seen(number)),
+        }
+        left_now = replace(limits, seconds=max(0.05, left))
+        score, body, seconds = scoring.run_job(pool, {**job, **tables}, left_now, error_characters)
+        left -= seconds
+        if score.verdict != "ok":
+            return score, []
+        try:
+            table = features.read(body, len(x_train) + len(rows.orders[number]))
+        except ValueError as error:
+            return scoring.Score("bad_return", str(error)), []
+        fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
+    fixed: dict[str, object] = {"variant": "fixed", "splits": fits, "classifiers": list(classifiers)}
+    score, body, _ = scoring.run_job(pool, {**job, **fixed}, replace(limits, seconds=max(0.05, left)), error_characters)
+    if score.verdict != "ok":
+        return score, []
+    orders = [order for order in rows.orders for _ in classifiers]
+    widths = [width for width in rows.widths for _ in classifiers]
+    score, values = scoring.predictions_of(
+        body, [(len(order), width) for order, width in zip(orders, widths, strict=True)]
+    )
+    if score.verdict != "ok":
+        return score, []
+    return score, [part[np.argsort(order)] for part, order in zip(values, orders, strict=True)]
 
 
 def _summary(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from envsuite.envs.datascicoding.blending import boosting
-
 BLEND = '''\
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
@@ -111,9 +107,4 @@ class Blend(BaseEstimator):
     def predict(self, x):
         return sum(weight * model.predict(x) for weight, model in self.parts_)
 '''
-"""Defines `Blend(classes)`: a classifier of that many classes, or a regressor for 0, on numbers and text."""
-
-
-def program(packages: Sequence[str] = ()) -> str:
-    """Returns the text that defines `Blend`. `packages`: optional packages whose models take part."""
-    return BLEND + boosting.members(packages)
+"""Program text that defines `Blend(classes)`: a classifier of that many classes, or a regressor for 0."""

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from envsuite.envs.datascicoding import pipelines, references, replies, scoring, steps
+from envsuite.envs.datascicoding import pipelines, references, replies, scoring
 from envsuite.envs.datascicoding.env import DataSciCoding
-from envsuite.envs.datascicoding.steps import StepScore
+from envsuite.envs.datascicoding.steps import scores
+from envsuite.envs.datascicoding.steps.scores import StepScore
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Lease
 from envsuite.types import Knob, Outcome
@@ -40,7 +41,7 @@ INSTRUCTIONS = (
 )
 NAMES = {"logistic": "a logistic regression", "forest": "a random forest", "boosting": "gradient boosting"}
 KEPT = (
-    *("dataset", "csv", "target", "rows", "holdout", "errors", "draw", "complete", "features", "noise", "missing"),
+    *("dataset", "rows", "holdout", "errors", "draw", "complete", "noise", "missing"),
     *("categorical", "imbalance", "tell", "margin", "max_code", "memory_mb", "sandbox"),
 )
 IDLE_WORDS = ("done", "done.", "done!")
@@ -52,7 +53,7 @@ class FeatureSteps(DataSciCoding):
     knobs = (
         Knob("attempts", 10, "steps that may be proposed", low=1, high=50),
         Knob("splits", 3, "random halves", low=1, high=50),
-        Knob("downstream", steps.CLASSIFIERS, "classifiers of the final score", choices=steps.CLASSIFIERS),
+        Knob("downstream", scores.CLASSIFIERS, "classifiers of the final score", choices=scores.CLASSIFIERS),
         Knob("penalty", 0.0, "dense reward of code that fails", low=-100.0, high=0.0),
         Knob("mode", "improve", "end after all steps, or at `done`", choices=("improve",)),
         Knob("seconds", 60.0, "wall clock of one step", low=0.1, high=3600.0, trusted_only=True),
@@ -60,7 +61,8 @@ class FeatureSteps(DataSciCoding):
     )
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0), "gain": (-1.0, 1.0)}
     levels = {}
-    variant = "features"
+    function = "transform"
+    experts = ("",)
 
     def _write_instructions(self) -> str:
         settings = self.settings
@@ -116,7 +118,7 @@ class FeatureSteps(DataSciCoding):
             self._lease = Lease(scoring.SPEC, self.driver)
         settings = self.settings
         short = 100 if settings.errors == "short" else 0
-        return steps.evaluate(self._lease.pool, codes, self.game, self.splits, settings.downstream, self.limits, short)
+        return scores.evaluate(self._lease.pool, codes, self.game, self.splits, settings.downstream, self.limits, short)
 
     def _scores(self, score: StepScore) -> str:
         return f"Validation: ROC AUC {score.auc:.4f}, accuracy {score.accuracy:.4f}."
@@ -161,7 +163,7 @@ class FeatureSteps(DataSciCoding):
         return 1 if self._steps else 2
 
     def random_command(self, rng: np.random.Generator) -> str:
-        return "done" if rng.random() < 0.1 else pipelines.random_program("features", rng)
+        return "done" if rng.random() < 0.1 else pipelines.random_transform(rng)
 
     def metrics(self) -> dict[str, float]:
         named = zip(self.settings.downstream, self._now.by_classifier, strict=True)
