@@ -353,7 +353,7 @@ def test_what_cannot_be_played_is_said_at_once(tmp_path):
     for knobs, error, word in (
         ({"bugs": 9}, BadKnob, "bugs"),
         ({"package": ("numpy",)}, UsageError, "no tasks of the package 'numpy'"),
-        ({"hops": 10, "size": 1}, UsageError, "No SWE-Gym task fits"),
+        ({"bugs": 3, "size": 1}, UsageError, "No SWE-Gym task fits"),
         ({"instances": ("nowhere-1",)}, UsageError, "no instance 'nowhere-1'"),
         ({"records": str(tmp_path / "none.jsonl")}, DataError, "does not exist"),
         ({"records": str(tmp_path)}, DataError, "contains no NAME/instance.json"),

@@ -23,7 +23,6 @@ from typing import Any
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym.judge import suite
 from envsuite.envs.swegym.makers import generator, sdists
-from envsuite.envs.swegym.makers.operators import Mutation
 from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.sandbox import drivers
@@ -113,7 +112,8 @@ def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, options
         job.tried, job.tasks = len(log.rows), len(log.listed(rounds))
         job.rejected = dict(log.reasons.most_common())
         job.finished = time.monotonic() - began < seconds
-        job.error = "" if job.tasks else _why_empty(log, seconds)
+        if not job.tasks:
+            job.error = f"{package.title} has no task: {_counted(log) or 'no candidate was decided'}."
     except (DataError, UsageError, EngineFailure) as error:
         if isinstance(error, EngineFailure):  # a later run may have more luck
             job.finished = False
@@ -152,9 +152,9 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
     pools = suite.pools(drivers.choose(), workers, package.needs)
     threads = ThreadPoolExecutor(workers)
 
-    def decide(base: generator.Baseline, mutations: Sequence[Mutation]) -> tasks.PlantedTask | str:
+    def decide(base: generator.Baseline, bugs: Sequence[tasks.PlantedBug]) -> tasks.PlantedTask | str:
         try:
-            task = generator.verify(pools, base, mutations)
+            task = generator.verify(pools, base, bugs)
         except generator.Rejected as reason:
             return str(reason)
         return task if generator.confirmed(pools[0], base, task) else "not confirmed by the complete suite"
@@ -169,8 +169,8 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
                     if not batch:
                         break
                     decisions = threads.map(decide, [log.base] * len(batch), batch)
-                    for mutations, decision in zip(batch, decisions, strict=True):
-                        log.note(mutations, decision)
+                    for candidate, decision in zip(batch, decisions, strict=True):
+                        log.note(candidate, decision)
         return log
     finally:
         threads.shutdown(cancel_futures=True)
@@ -188,7 +188,7 @@ class BuildLog:
             self.base = generator.Baseline(package, **json.loads(path.read_text()))
         else:
             self.base = measure()
-            fields = {key: getattr(self.base, key) for key in ("tests", "lines", "hops", "seconds")}
+            fields = {key: getattr(self.base, key) for key in ("tests", "lines", "seconds")}
             write_atomically(path, json.dumps(fields))
         self.path = folder / f"{package.name}.jsonl"
         self.rows = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
@@ -199,9 +199,8 @@ class BuildLog:
                 task = tasks.read(row["task"], package, self.base.tests)
                 self.tasks[len(task.bugs)].append(task)
 
-    def note(self, mutations: Sequence[Mutation], decision: tasks.PlantedTask | str) -> None:
+    def note(self, bugs: Sequence[tasks.PlantedBug], decision: tasks.PlantedTask | str) -> None:
         """Records the decision on a candidate: its task, or the reason for rejecting it."""
-        bugs = [mutation.bug for mutation in mutations]
         row: dict[str, Any] = {"digest": tasks.digest(bugs), "operators": [bug.operator for bug in bugs]}
         if isinstance(decision, str):
             row["no"] = decision
@@ -223,10 +222,10 @@ class BuildLog:
         return max(0, rounds * ROUND[bugs] - len(self.tasks[bugs]))
 
     @cached_property
-    def _singles(self) -> list[list[Mutation]]:
+    def _singles(self) -> list[list[tasks.PlantedBug]]:
         return list(generator.singles(self.base, SEED))
 
-    def undecided(self, bugs: int, rounds: int) -> Iterator[list[Mutation]]:
+    def undecided(self, bugs: int, rounds: int) -> Iterator[list[tasks.PlantedBug]]:
         """Yields a round's candidates without a decision.
 
         Compounds use the latest one-bug tasks at the end of this round.
@@ -234,9 +233,7 @@ class BuildLog:
         sources = self.tasks[1][: rounds * ROUND[1]][-COMPOUND_SOURCES:]
         seed = f"{SEED}/{rounds}"
         candidates = self._singles if bugs == 1 else generator.compounds(self.base, sources, bugs, seed)
-        for mutations in candidates:
-            if tasks.digest(mutation.bug for mutation in mutations) not in self.decided:
-                yield mutations
+        return (candidate for candidate in candidates if tasks.digest(candidate) not in self.decided)
 
     def listed(self, rounds: int) -> list[tasks.PlantedTask]:
         """Returns the tasks of the first `rounds` rounds."""
@@ -244,18 +241,8 @@ class BuildLog:
         return [task for task in built if task.fail_to_pass]  # a bug may break only tests that the package leaves out
 
 
-def _why_empty(log: BuildLog, seconds: float) -> str:
-    """Returns why a package has no task, in one line."""
-    title = log.base.package.title
-    if log.reasons:
-        counted = ", ".join(f"{reason} {count}" for reason, count in log.reasons.most_common())
-        return f"{title} has no task: {counted}."
-    if not log.base.sites:
-        return f"{title} has no task: no operator finds a place for a bug that a test reaches."
-    return (
-        f"{title} has no task: the {seconds:g} s were up before a candidate was decided. One run of its suite takes "
-        f"{log.base.seconds:.1f} s: give it more time with --seconds."
-    )
+def _counted(log: BuildLog) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in log.reasons.most_common())
 
 
 def _write(folder: Path, rounds: int) -> None:

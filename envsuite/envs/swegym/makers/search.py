@@ -195,7 +195,7 @@ class Search:
 
         Either spares most of the checks that delta debugging needs if it begins with all hunks.
         """
-        executed = self._run(self.pair.hunks, tests, trace=True).trace.get("lines", {})
+        executed = self._run(self.pair.hunks, tests, trace=True).lines
         places = new_lines(self.pair.hunks)
 
         def touched(hunk: FileHunk, names: set[str]) -> bool:
