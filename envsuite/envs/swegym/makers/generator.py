@@ -242,8 +242,8 @@ def _test_line(failure: str, test: str) -> str:
     """
     code, own = "", False
     for line in failure.splitlines():
-        if place := re.match(r"(\S+):\d+: in ", line):
-            own = place[1] == test.partition("::")[0]
+        if frame := re.match(r"(\S+):\d+: in ", line):
+            own = frame[1] == test.partition("::")[0]
         elif own and line.startswith("    ") and line.strip()[:1] not in "^~":
             code, own = line.strip(), False
     return code

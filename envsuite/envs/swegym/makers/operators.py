@@ -1,4 +1,4 @@
-"""Mutation operators: small bugs found in the syntax tree and spliced into the text, so that a diff
+"""Mutation operators: small bugs candidates in the syntax tree and spliced into the text, so that a diff
 has one or two lines.
 
 Source: the operators of SWE-smith (Yang et al., 2025) and of mutation testing.
@@ -80,15 +80,15 @@ def bugs(path: str, text: str) -> list[PlantedBug]:
         source = SourceText(text)
     except (SyntaxError, ValueError):
         return []
-    found = set()
+    candidates = set()
     for function, name in functions(source.tree, ""):
         for node, statement in own_nodes(function):
             for operator, make in OPERATORS.items():
                 for edits in make(source, node, statement):
-                    found.add(PlantedBug(path, operator, name, node.lineno, tuple(edits)))
+                    candidates.add(PlantedBug(path, operator, name, node.lineno, tuple(edits)))
         for edits, node in _defaults(source, function):
-            found.add(PlantedBug(path, "wrong_default", name, node.lineno, tuple(edits)))
-    return sorted(found, key=lambda bug: (bug.line, bug.operator, bug.edits))
+            candidates.add(PlantedBug(path, "wrong_default", name, node.lineno, tuple(edits)))
+    return sorted(candidates, key=lambda bug: (bug.line, bug.operator, bug.edits))
 
 
 def functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:

@@ -23,11 +23,13 @@ from typing import Any
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym.judge import suite
 from envsuite.envs.swegym.makers import generator, sdists
+from envsuite.envs.swegym.makers.sdists import Layout
 from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.sandbox import drivers
 
 JOBS = "jobs.jsonl"
+GUESSED = Layout()
 SEED = 0
 ROUND = {1: 12, 2: 3, 3: 1}
 """number of tasks per package and round, by number of bugs"""
@@ -68,12 +70,11 @@ def build_all(
     seconds: float,
     rounds: int,
     show: Callable[[BuildJob], None] = lambda job: None,
-    **options: Any,
+    layout: Layout = GUESSED,
 ) -> list[BuildJob]:
     """Builds tasks of packages in `folder` and writes its list of tasks. Returns the jobs of `names`.
 
-    `seconds` are per package; `options` are those of `sdists.obtain`. `show` is called with each new
-    job. Raises EngineFailure if no sandbox works.
+    `seconds` are per package. `show` is called with each new job. Raises EngineFailure if no sandbox works.
     """
     folder.mkdir(parents=True, exist_ok=True)
     jobs = {job.package: job for job in read_jobs(folder)}
@@ -81,7 +82,7 @@ def build_all(
         earlier = jobs.get(name)
         if earlier is not None and earlier.finished:
             continue
-        job = _build_one(folder, BuildJob(name, workers=workers), seconds, rounds, options)
+        job = _build_one(folder, BuildJob(name, workers=workers), seconds, rounds, layout)
         job.seconds = round(job.seconds + (earlier.seconds if earlier else 0.0), 1)
         jobs[name] = job
         write_atomically(folder / JOBS, "".join(json.dumps(asdict(each)) + "\n" for each in jobs.values()))
@@ -103,10 +104,10 @@ def read_jobs(folder: Path) -> list[BuildJob]:
     return jobs
 
 
-def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, options: dict[str, Any]) -> BuildJob:
+def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, layout: Layout) -> BuildJob:
     began = time.monotonic()
     try:
-        package = admit(folder, job.package, **options)
+        package = admit(folder, job.package, layout)
         job.version, job.licence = package.version, package.licence
         log = build(folder, package, job.workers, seconds, rounds)
         job.tried, job.tasks = len(log.rows), len(log.listed(rounds))
@@ -122,7 +123,7 @@ def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, options
     return job
 
 
-def admit(folder: Path, name: str, **options: Any) -> packages.Package:
+def admit(folder: Path, name: str, layout: Layout = GUESSED) -> packages.Package:
     """Adds a package and its archive to `folder`: one already there, a shipped one, or one that
     `sdists.obtain` finds.
 
@@ -130,14 +131,14 @@ def admit(folder: Path, name: str, **options: Any) -> packages.Package:
     """
     known = packages.described(folder) if (folder / packages.DESCRIBED).exists() else {}
     for package in known.values():
-        if name in (package.name, f"{package.name}=={package.version}") and not any(options.values()):
+        if name in (package.name, f"{package.name}=={package.version}") and layout == GUESSED:
             return package
     folder.mkdir(parents=True, exist_ok=True)
     if shipped := packages.shipped().get(name):
         added = replace(shipped, folder=folder)
         shutil.copyfile(shipped.archive, added.archive)
     else:
-        added = sdists.obtain(name, folder, **options)
+        added = sdists.obtain(name, folder, layout)
     if known.get(added.name, added) != added and (folder / f"{added.name}.baseline.json").exists():
         raise UsageError(
             f"{folder} holds tasks of {known[added.name].title} made with other settings: use another folder."
