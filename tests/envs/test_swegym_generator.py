@@ -249,14 +249,3 @@ def test_the_shipped_tasks_fail_and_are_mended_as_listed(pools):
         assert not [test for test in task.pass_to_pass if run.statuses.get(test) != "PASSED"], task.instance_id
         mended = {**task.files, **{path: packages.tree(task.package)[path] for path in task.paths}}
         assert mended == packages.tree(task.package)
-
-
-@pytest.mark.slow
-def test_every_bug_of_a_compound_is_needed(pools):
-    results = [task for task in tasks.manifest() if len(task.bugs) > 1]
-    for task in results[:: max(1, len(results) // 10)]:
-        for left_out in task.bugs:
-            files = tasks.plant(packages.tree(task.package), [bug for bug in task.bugs if bug is not left_out])
-            run = suite.run(pools[0], SuiteJob(task.package, files, task.fail_to_pass))
-            failing = [test for test in task.fail_to_pass if run.statuses.get(test) != "PASSED"]
-            assert 0 < len(failing) < len(task.fail_to_pass), (task.instance_id, left_out.operator)
