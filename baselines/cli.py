@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from envsuite.errors import MissingExtra
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.execution import Execution
 from harness.settings import add_flags, named, read
 
@@ -43,10 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--max-concurrent", type=int, default=64, help="episodes played at once (default: 64)")
     add_flags(parser, Execution, ("executor", "ray_address"))
-    parser.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "module", "verbose")
     return parser
 
 

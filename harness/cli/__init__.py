@@ -19,8 +19,8 @@ from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
 from envsuite.escaping import one_line, setting
-from harness.cli.common.parser import CliParser
-from harness.cli.common.terminal import SafeConsole, accept_any_text, console, print_safely
+from harness.cli.arguments.parser import CliParser
+from harness.cli.terminal.console import SafeConsole, accept_any_text, console, print_safely
 
 __all__ = [
     "CliParser",

@@ -10,7 +10,7 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli import table as command
-from harness.cli.common import paper_tables
+from harness.cli.tables import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
