@@ -14,7 +14,7 @@ FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
 BASE = {"types", "errors", "messages", "spaces", "tools", "core", "plugins", "registry", "panels", "cache"}
 FOLDERS = {
     "harness": [
-        ["types", "reasoning"],
+        ["types", "reasoning", "settings"],
         ["steps"],
         ["records", "waiting"],
         ["prompting"],

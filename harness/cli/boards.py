@@ -16,7 +16,7 @@ from pathlib import Path
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingData
 from harness import cli
-from harness.cli.common import paper_tables
+from harness.cli.tables import paper_tables
 from harness.evaluate import evaluate
 from harness.policies import make_policy
 from harness.suites import leaderboard_pages, leaderboards

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.interop import other_runs
 from harness.stats.compare import PROTOCOL, Difference, Run, Standing, compare, read_run, refuse_unlike, standing
 from harness.stats.intervals import Interval
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help="two or more run folders, inspect logs (.eval), Harbor jobs, verifiers folders, or SWE-bench reports",
     )
-    parser.add_argument("--metric", default="success", help="success | reward | progression | a metric of the task")
+    add_common(parser, "metric")
     parser.add_argument("--effect", type=float, default=0.05, help="difference that would matter (default: 0.05)")
     parser.add_argument("--level", type=float, default=0.05, help="significance level (default: 0.05)")
     parser.add_argument("--power", type=float, default=0.8, help="power (default: 0.8)")
@@ -44,8 +45,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
     )
     parser.add_argument("--profile", action="store_true", help="print the share of games above each score, per run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "json", "verbose")
     return parser
 
 

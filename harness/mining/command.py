@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
         help="find real bugs between consecutive releases",
         description="Find real bugs: tests of a release that fail on the release before, and the fewest changes of the "
         "code that repair them. Nothing of a package runs outside a sandbox. Writes records.jsonl in SWE-Gym's "
-        "schema, each with a recipe for pip, and yield.md. The same command continues an interrupted run.",
+        "schema, each with a setup for pip, and yield.md. The same command continues an interrupted run.",
         epilog="Example: envsuite swe mine voluptuous boltons -o mined -r 10",
     )
     mine.add_argument("packages", nargs="*", metavar="PACKAGE", help="name on the package index")
@@ -91,23 +91,23 @@ def _listed(path: Path | None) -> list[str]:
 
 def _mine(args: argparse.Namespace, packages: Sequence[str]) -> int:
     from envsuite.cache import write_atomically
-    from envsuite.envs.swegym.makers import miner
+    from envsuite.envs.swegym.makers import mining
 
     def show(result: Any) -> None:
         title = " ".join(filter(None, (result.package, result.old, result.new)))
         outcome = result.reason or f"{len(result.records)} kept of {result.candidates}, {_counted(result.rejected)}"
         cli.print_safely(f"{title}: {one_line(outcome)} ({result.seconds:.0f} s)")
 
-    plan = miner.MiningPlan(
+    plan = mining.MiningPlan(
         packages, args.releases, args.most, args.workers, args.archives, args.seconds, args.suite_seconds
     )
-    journal = miner.mine(plan, args.output, show)
-    rows = miner.yields([result for result in journal.results if result.package in packages])
+    journal = mining.mine(plan, args.output, show)
+    rows = mining.yields([result for result in journal.results if result.package in packages])
     lines = [*yield_table(rows), "", *reasons_table(rows)]
     write_atomically(args.output / "yield.md", "\n".join(lines) + "\n")
     kept = sum(row["kept"] for row in rows)
     cli.print_safely(f"{cli.plural(kept, 'instance')} of {cli.plural(len(rows), 'package')}")
-    cli.print_safely(f"records: {args.output / miner.RECORDS}\nyield: {args.output / 'yield.md'}")
+    cli.print_safely(f"records: {args.output / mining.RECORDS}\nyield: {args.output / 'yield.md'}")
     return 0 if kept else 1
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym import edits, expert
-from envsuite.envs.swegym.judge.grading import grade, refused, worth
 from envsuite.envs.swegym.planted import problem as planted_problem
 from envsuite.envs.swegym.planted import tasks
 from envsuite.errors import BadKnob, DataError, UsageError
@@ -210,15 +209,6 @@ def test_the_limit_of_time_truncates(envs):
     assert (terminated, truncated, info["stop_reason"]) == (False, True, "timeout")
 
 
-def test_the_limit_of_tokens_truncates_and_grades_what_there_is(envs):
-    env = envs("sparse", tokens=100)
-    env.reset(seed=0)
-    *_, truncated, info = env.step("true")
-    assert (truncated, info["stop_reason"]) == (False, None)
-    *_, truncated, info = env.step("printf '%0400d' 1")
-    assert (truncated, info["stop_reason"], info["fault"]) == (True, "max_tokens", "no_patch")
-
-
 def test_drivers_for_clusters_are_not_there_yet_and_say_so():
     for driver in drivers.LATER:
         with pytest.raises(drivers.NoSandbox, match=f"The {driver} sandbox is not implemented yet: use bwrap"):
@@ -259,14 +249,6 @@ def test_shaped_rewards_sum_to_the_start_potential(envs):
             discount *= env.shaping.gamma
         assert info["success"]
         assert total == pytest.approx(1.0)
-
-
-def test_the_gated_reward_waits_for_the_right_files():
-    half = grade({"f1": "PASSED", "p1": "PASSED"}, ("f1", "f2"), ("p1", "p2"))
-    assert worth(half, "gated", right_files=True) == 0.25
-    assert worth(half, "gated", right_files=False) == 0.0
-    assert worth(half, "f2p_gated", right_files=True) == 0.0
-    assert worth(refused("timeout", ("f1",)), "gated", right_files=True) == 0.0
 
 
 def test_hidden_tests_are_not_in_the_copy_and_still_grade(envs):

@@ -10,12 +10,11 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli import table as command
-from harness.cli.common import paper_tables
+from harness.cli.tables import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
 from harness.suites import measured, published, published_numbers, reproduce, suites, training_studies
-from harness.suites.plan import RunRequest
 from tests import toys  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -461,7 +460,7 @@ def test_everything_on_one_task_is_printed_and_drawn(tmp_path, capsys):
 
 def test_larger_sizes_include_the_runs_of_smaller_ones():
     table = published.table("poad-1")
-    missing = {size: reproduce.missing_runs(table, size, RunRequest("random")) for size in reproduce.SIZES}
+    missing = {size: reproduce.missing_runs(table, size, {}) for size in reproduce.SIZES}
     assert {run.model for run in missing["tiny"]} == {"random", "expert"} < {run.model for run in missing["small"]}
     assert {run.config.episodes for run in missing["tiny"]} == {20}
     assert {run.config.episodes for run in missing["small"] if run.model == "random"} == {100}

@@ -215,7 +215,7 @@ def test_cross_play_loads_every_player_once(tmp_path, monkeypatch):
         made.append(name)
         return make_policy(name, *args, **options)
 
-    monkeypatch.setattr("harness.cli.common.players.make_policy", counted)
+    monkeypatch.setattr("harness.cli.playing.players.make_policy", counted)
     argv = ["crossplay", "-e", TASK, "-n", "1", "-o", str(tmp_path), "-m", "random", "-m", "expert", "--reuse", "off"]
     command(table_command, *argv)
     assert sorted(name for name in made if "+" not in name) == ["expert", "random"]

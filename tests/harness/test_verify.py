@@ -12,8 +12,8 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError
 from harness import records
-from harness.cli.common.counter import counter
 from harness.cli.replay import main
+from harness.cli.terminal.counter import counter
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.suites import certificates, leaderboard_pages, leaderboards

@@ -26,14 +26,9 @@ TEXT, WHOLE_TEXT = 2000, 40_000
 """characters recorded of a failure, and of one with whole values"""
 WHOLE = ["-o", "verbosity_assertions=2"]
 _SLOW = (
-    "unittest.mock",
-    "asyncio",
-    "pdb",
-    "concurrent.futures",
-    "faulthandler",
-    "packaging.version",
+    "unittest.mock", "asyncio", "pdb", "concurrent.futures", "faulthandler", "packaging.version",
     "_pytest._argcomplete",
-)
+)  # fmt: skip
 """modules that pytest imports during every run: about a third of the time of a run of few tests"""
 
 

@@ -28,16 +28,8 @@ _OTHER_ERROR = {
     "AttributeError": "KeyError", "NotImplementedError": "ValueError", "StopIteration": "IndexError",
 }  # fmt: skip
 _CONTAINER_UPDATES = {
-    "clear",
-    "pop",
-    "popitem",
-    "discard",
-    "remove",
-    "invalidate",
-    "update",
-    "setdefault",
-    "move_to_end",
-}
+    "clear", "pop", "popitem", "discard", "remove", "invalidate", "update", "setdefault", "move_to_end",
+}  # fmt: skip
 _INTROSPECTION = {"isinstance", "issubclass", "getattr", "hasattr", "setattr"}
 
 

@@ -1,4 +1,4 @@
-"""Releases and pairs of consecutive releases: what changed in the code, in the tests and in the changelog."""
+"""Releases and pairs of consecutive releases: what changed in the code and in the tests."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from envsuite.envs.swegym.planted import packages
 from envsuite.envs.swegym.planted.packages import Package
 from envsuite.envs.swegym.published import archives
 from envsuite.errors import DataError, MissingExtra
-from envsuite.reading import open_tar
 
 PERMISSIVE = re.compile(r"\b(MIT|BSD|Apache|ISC|Unlicense|Expat|0BSD|PSF|Python Software|CC0|Zlib|Public Domain)", re.I)
 RESTRICTIVE = re.compile(r"GPL|MPL|Mozilla|EUPL|CDDL|AGPL|Affero|General Public|proprietary", re.I)
 _CURE = re.compile(r": (?:name|use another)\b.*", re.DOTALL)
 """end of a message about flags that other commands have"""
-_CHANGELOG = re.compile(r"(changelog|changes|history|news|release[-_ ]?notes?|whatsnew)[\w.-]*$", re.I)
 _HEAVY = {"numpy", "scipy", "pandas", "torch", "tensorflow", "matplotlib", "django", "sqlalchemy", "lxml", "ray"}
 """distributions that are not installed for a test: tests that need them are skipped, or fail on both sides"""
 
@@ -44,8 +42,6 @@ class Release:
     archive: Path
     texts: dict[str, str]
     """text files without documentation and metadata"""
-    changelog: str
-    """text of all changelog files"""
 
     @property
     def code(self) -> dict[str, str]:
@@ -83,7 +79,7 @@ def read(archive: Path, code: Iterable[str] = (), tests: Iterable[str] = ()) -> 
     needs = tuple(sorted({*bare.needs, *_imported(texts, bare)} - {bare.name, "pytest"}))
     package = replace(bare, needs=needs, folder=archive.parent, tests=_collected(texts, bare))
     sdists.check_apart(package)
-    return Release(package, archive, texts, _changelog(archive))
+    return Release(package, archive, texts)
 
 
 def _collected(texts: Mapping[str, str], package: Package) -> tuple[str, ...]:
@@ -133,18 +129,6 @@ def _distributions() -> dict[str, str]:
     return {module: re.sub(r"[-_.]+", "-", names[0]).lower() for module, names in owners.items()}
 
 
-def _changelog(archive: Path) -> str:
-    texts = []
-    with open_tar(archive, packages.MOST_ARCHIVE) as tar:
-        for member in tar:
-            name = PurePosixPath(member.name).name
-            if member.isfile() and _CHANGELOG.match(name) and not name.endswith((".py", ".html")):
-                file = tar.extractfile(member)
-                assert file is not None
-                texts.append(file.read().decode(errors="replace"))
-    return "\n".join(texts)
-
-
 @dataclass(frozen=True, eq=False)
 class ReleasePair:
     """Two consecutive releases of a package."""
@@ -169,7 +153,7 @@ class ReleasePair:
         return changed if all(map(is_test_module, changed)) else []
 
     def is_run(self, module: str) -> bool:
-        """Returns True if a recipe of the old release can name the test module: it has it, or a folder for it."""
+        """Returns True if a setup of the old release can name the test module: it has it, or a folder for it."""
         roots = self.old.package.tests
         return module in self.old.tests or any(module.startswith(f"{root}/") for root in roots)
 
@@ -189,18 +173,6 @@ class ReleasePair:
         if self.old.tests == self.new.tests:
             raise DataError("the tests did not change")
 
-    def notes(self) -> list[str]:
-        """Returns the paragraphs that the new changelog has and the old one has not."""
-        before = set(_paragraphs(self.old.changelog))
-        return [paragraph for paragraph in _paragraphs(self.new.changelog) if paragraph not in before]
-
-
-def _paragraphs(text: str) -> list[str]:
-    """Returns list entries and paragraphs of a changelog, each on one line."""
-    entries = re.split(r"\n\s*\n|\n(?=\s*[-*+•]\s)", text)
-    joined = (" ".join(entry.split()) for entry in entries)
-    return [entry for entry in joined if len(entry) > 10 and re.search(r"[a-z]{3}", entry)]
-
 
 def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Path]:
     """Returns the latest `most` releases, oldest first: requirements, or archives in `folder`.
@@ -208,9 +180,7 @@ def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Pat
     Raises DataError.
     """
     if folder is None:
-        requirements = [f"{name}=={version}" for version in archives.releases(name)[-most:]]
-        archives.prefetch(requirements)
-        return requirements
+        return [f"{name}=={version}" for version in archives.releases(name)[-most:]]
     from packaging.version import InvalidVersion, Version
 
     pattern = re.compile(rf"{re.escape(name)}-([\w.]+)\.tar\.gz")

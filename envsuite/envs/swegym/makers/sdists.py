@@ -28,18 +28,9 @@ LARGE = 4_000_000
 """characters of a tree, which is sent to every run of the tests"""
 _COMPILED = (".pyx", ".c", ".cc", ".cpp", ".rs", ".f90", ".so", ".pyd")
 _NO_CODE = {
-    "setup",
-    "conftest",
-    "noxfile",
-    "tasks",
-    "fabfile",
-    "docs",
-    "doc",
-    "examples",
-    "example",
-    "benchmarks",
-    "scripts",
-}
+    "setup", "conftest", "noxfile", "tasks", "fabfile", "docs", "doc", "examples", "example",
+    "benchmarks", "scripts",
+}  # fmt: skip
 
 
 def obtain(

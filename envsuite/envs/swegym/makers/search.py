@@ -38,10 +38,6 @@ _CAUSE = 100
 """characters of the error that a reason quotes"""
 
 
-class TimedOut(DataError):
-    """A suite did not end in time, perhaps because the machine was busy: worth another try."""
-
-
 @dataclass(frozen=True)
 class BugCandidate:
     """Hunks that repair tests and break none."""
@@ -159,9 +155,9 @@ class Search:
             self.stable = frozenset((stable & _passing(again[0]) & passing) | others)
 
     def _ended(self, run: suite.SuiteRun) -> suite.SuiteRun:
-        """Returns a run that ended by itself. Raises TimedOut, Hopeless."""
+        """Returns a run that ended by itself. Raises Hopeless."""
         if run.fate == "timeout":
-            raise TimedOut(f"the suite takes more than {self.seconds:g} s")
+            raise Hopeless(f"the suite takes more than {self.seconds:g} s")
         if run.fate != "exited":
             raise Hopeless(f"the new tests do not run: {_cause(run)}")
         return run
