@@ -13,7 +13,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from envsuite.envs.textworld.engine.chaining_rules import (
+from envsuite.envs.textworld.engine.facts import Fact, constraints_of
+from envsuite.envs.textworld.engine.quest_rules import (
     Action,
     Assignment,
     ChainingRule,
@@ -21,7 +22,6 @@ from envsuite.envs.textworld.engine.chaining_rules import (
     Names,
     prepare_rules,
 )
-from envsuite.envs.textworld.engine.facts import Fact, constraints_of
 
 
 class Situation:
