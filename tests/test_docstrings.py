@@ -13,7 +13,7 @@ EXAMPLES = {
     "harness.evaluate": ("evaluate",),
     "harness.records": ("read_results",),
     "harness.stats.summary": ("summarise",),
-    "harness.stats.intervals": ("wilson",),
+    "harness.stats.intervals": ("success_interval",),
     "harness.stats.aggregate": ("pass_at_k",),
     "baselines.recipe": ("load",),
     "baselines.math.advantages": ("leave_one_out",),

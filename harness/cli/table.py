@@ -1,4 +1,4 @@
-"""envsuite table: prints a published table next to our measurements, or everything known about one task."""
+"""envsuite table: prints a published table next to our measurements."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from envsuite.cache import write_atomically
 from envsuite.errors import UsageError
-from harness import cli
-from harness.capacity import cost
-from harness.cli.common import crossplay
-from harness.cli.common.flags import Parser, add_options, execution, run_request
-from harness.cli.common.paper_tables import as_json, as_markdown, as_table
-from harness.cli.common.players import Players, play
-from harness.suites import meta_analysis, reproduce
-from harness.suites.forest_plot import draw
+from harness import cli, cost
+from harness.cli.arguments.flags import add_common, add_options, read_call
+from harness.cli.playing.players import Players, play
+from harness.cli.tables import crossplay
+from harness.cli.tables.paper_tables import as_json, as_markdown, as_table
+from harness.suites import reproduce
 from harness.suites.paper_table import PaperTable
 from harness.suites.published import table, tables
 
@@ -28,7 +25,7 @@ CROSSPLAY = "crossplay"
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    parser = cli.CliParser(
         prog="envsuite table",
         usage="%(prog)s [table] [options]",
         description="Print a published table with our finished runs in the same columns, and run what is missing.",
@@ -37,10 +34,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "table", nargs="?", help="; ".join([*tables(), f"{CROSSPLAY} (see %(prog)s {CROSSPLAY} --help)"])
     )
-    parser.add_argument(
-        "--task", default="", help="instead of a table: every published number and every run on this task, as Markdown"
-    )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="with --task: write the numbers as a picture")
     parser.add_argument("--runs", action="append", type=Path, default=[], help="folders of runs (default: runs)")
     parser.add_argument("--run", choices=reproduce.SIZES, help="play what is missing first: " + "; ".join(_sizes()))
     parser.add_argument("-m", "--model", action="append", default=[], help="with --run: this model instead; repeatable")
@@ -58,9 +51,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--margin", type=float, help="difference up to which two scores agree (default: the table's, mostly 0.1)"
     )
-    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    add_common(parser, "markdown")
     add_options(parser)
-    parser.set_defaults(output_dir=Path("runs"))
     return parser
 
 
@@ -77,10 +69,6 @@ def _main(argv: Sequence[str] | None) -> int:
     if words[:1] == [CROSSPLAY]:
         return crossplay.run(words[1:])
     args = parser().parse_args(argv)
-    if args.svg and not args.task:
-        raise UsageError("--svg needs --task.")
-    if args.task:
-        return _task(args)
     if args.table is None:
         for name, spec in tables().items():
             print(f"{name:18} {spec['title']}")
@@ -106,22 +94,6 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _task(args: argparse.Namespace) -> int:
-    """Prints everything known about one task. Raises UsageError if a table is named too."""
-    if args.table:
-        raise UsageError(f"--task stands instead of a table: drop {args.table!r} or --task.")
-    if args.row or args.metric or args.margin or args.run or args.studies or args.json:
-        raise UsageError("--task takes no --row, --metric, --margin, --run, --studies or --json.")
-    args.task = meta_analysis.task_of(args.task)
-    folders = args.runs or [args.output_dir]
-    boards = [path.parent for folder in folders for path in sorted(folder.glob("**/metadata.json"))]
-    entries = meta_analysis.collect(args.task, folders, boards)
-    if args.svg:
-        write_atomically(args.svg, draw(f"{args.task}: published numbers and our runs", meta_analysis.lines(entries)))
-    print(meta_analysis.page(args.task, entries))
-    return 0
-
-
 def _row_and_models(word: str, labels: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Splits PUBLISHED=MODEL[,MODEL...], where the row and the models may contain '='. Raises UsageError."""
     row = next((label for label in labels if word.startswith(f"{label}=")), word.rpartition("=")[0])
@@ -135,20 +107,21 @@ def _row_and_models(word: str, labels: Sequence[str]) -> tuple[str, tuple[str, .
 
 def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path], console: Console) -> None:
     """Prints the missing runs with their cost, then plays them; interrupted runs are resumed."""
-    how = dataclasses.replace(execution(args), resume=True)
+    call = read_call(args)
+    call = call._replace(execution=dataclasses.replace(call.execution, resume=True))
     absent: list[str] = []
-    missing = reproduce.missing_runs(paper_table, args.run, run_request(args, "random"), args.model, absent)
+    missing = reproduce.missing_runs(paper_table, args.run, call.flags, args.model, absent)
     for line in absent:
         console.print(line, style="yellow", highlight=False, soft_wrap=True)
     for run in missing:
-        line = cost.line(run.config, args.output_dir, folders, args.max_concurrent)
+        line = cost.line(run.config, args.output_dir, folders, call.execution.max_concurrent)
         console.print(f"{run.model}  {', '.join(run.columns)}: {line}", highlight=False, soft_wrap=True)
     if args.dry_run:
         return
-    with Players(args) as players:
+    with Players(call) as players:
         for run in missing:
             if cost.remaining(run.config, args.output_dir):
-                play(run.config, run.model, args, how, players)
+                play(run.config, run.model, players)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
         help="find real bugs between consecutive releases",
         description="Find real bugs: tests of a release that fail on the release before, and the fewest changes of the "
         "code that repair them. Nothing of a package runs outside a sandbox. Writes records.jsonl in SWE-Gym's "
-        "schema, each with a recipe for pip, and yield.md. The same command continues an interrupted run.",
+        "schema, each with a setup for pip, and yield.md. The same command continues an interrupted run.",
         epilog="Example: envsuite swe mine voluptuous boltons -o mined -r 10",
     )
     mine.add_argument("packages", nargs="*", metavar="PACKAGE", help="name on the package index")
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     layout.add_argument(
         "--with", dest="needs", action="append", default=[], metavar="NAME", help="installed package that tests need"
     )
-    layout.add_argument("--split", choices=("train", "test"), default="", help="split of the tasks (default: test)")
+    layout.add_argument("--split", choices=("train", "test"), default="test", help="split of the tasks (default: test)")
     cli.add_verbose(verbs)
     return parser
 
@@ -91,38 +91,39 @@ def _listed(path: Path | None) -> list[str]:
 
 def _mine(args: argparse.Namespace, packages: Sequence[str]) -> int:
     from envsuite.cache import write_atomically
-    from envsuite.envs.swegym.makers import miner
+    from envsuite.envs.swegym.makers import mining
 
     def show(result: Any) -> None:
         title = " ".join(filter(None, (result.package, result.old, result.new)))
         outcome = result.reason or f"{len(result.records)} kept of {result.candidates}, {_counted(result.rejected)}"
         cli.print_safely(f"{title}: {one_line(outcome)} ({result.seconds:.0f} s)")
 
-    plan = miner.MiningPlan(
+    plan = mining.MiningPlan(
         packages, args.releases, args.most, args.workers, args.archives, args.seconds, args.suite_seconds
     )
-    journal = miner.mine(plan, args.output, show)
-    rows = miner.yields([result for result in journal.results if result.package in packages])
+    journal = mining.mine(plan, args.output, show)
+    rows = mining.yields([result for result in journal.results if result.package in packages])
     lines = [*yield_table(rows), "", *reasons_table(rows)]
     write_atomically(args.output / "yield.md", "\n".join(lines) + "\n")
     kept = sum(row["kept"] for row in rows)
     cli.print_safely(f"{cli.plural(kept, 'instance')} of {cli.plural(len(rows), 'package')}")
-    cli.print_safely(f"records: {args.output / miner.RECORDS}\nyield: {args.output / 'yield.md'}")
+    cli.print_safely(f"records: {args.output / mining.RECORDS}\nyield: {args.output / 'yield.md'}")
     return 0 if kept else 1
 
 
 def _build(args: argparse.Namespace, packages: Sequence[str]) -> int:
     from envsuite.envs.swegym.makers import planting
+    from envsuite.envs.swegym.makers.sdists import Layout
 
     def show(job: planting.BuildJob) -> None:
         outcome = job.error or f"{job.tasks} tasks of {job.tried} candidates, {_counted(job.rejected)}"
         rate = f", {job.rate:.0f} tasks per core hour" if job.tasks else ""
         cli.print_safely(f"{job.package}: {one_line(outcome)} ({job.seconds:.0f} s{rate})")
 
-    options = {"code": args.code, "tests": args.tests, "needs": args.needs, "split": args.split}
-    if any(options.values()) and len(packages) != 1:
+    layout = Layout(tuple(args.code), tuple(args.tests), tuple(args.needs), args.split)
+    if layout != planting.GUESSED and len(packages) != 1:
         raise UsageError("--code, --tests, --with and --split apply to one package: name one.")
-    jobs = planting.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show, **options)
+    jobs = planting.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show, layout)
     total = sum(job.tasks for job in jobs)
     cli.print_safely(f"{cli.plural(total, 'task')} of {cli.plural(len(jobs), 'package')} in {args.output}")
     return 0 if total else 1

@@ -117,7 +117,7 @@ def test_the_dry_run_of_the_largest_recipe_warns_of_nothing(capfd):
 
 
 @pytest.mark.parametrize("choose", ["admissible", "trie"])
-@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v1"])
+@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v0"])
 def test_choosing_commands_is_refused_where_a_task_lists_none(choose, task):
     """The error names the recipe's key, before a model is loaded."""
     table = {"algorithm": "ppo", "model": {"name": "x"}, "tasks": ["Signpost-v0"], "acting": {"choose": choose}}

@@ -108,5 +108,5 @@ def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_pat
 
 def test_a_game_with_a_player_for_each_cook_is_not_trained():
     with pytest.raises(UsageError, match="a player for each of 2 agents"):
-        games("Overcooked-tomato_salad-2cooks-v0", knobs={"partner": "team"})
-    assert games("Overcooked-tomato_salad-2cooks-v0").configs
+        games("Overcooked-AI-cramped_room-v0", knobs={"partner": "team"})
+    assert games("Overcooked-AI-cramped_room-v0").configs

@@ -28,8 +28,8 @@ EQUALS_ALL = (
 @pytest.fixture
 def problem(tmp_path):
     folder = little.instances(tmp_path / "records", [little.record("a__b-1")])
-    ((record, recipe),) = published.find(folder).values()
-    return published.PublishedProblem(record, {**recipe, "test_cmd": "pytest -rA"}, DRIVER)
+    ((record, setup),) = published.find(folder).values()
+    return published.PublishedProblem(record, {**setup, "test_cmd": "pytest -rA"}, DRIVER)
 
 
 @pytest.fixture

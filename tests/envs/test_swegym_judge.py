@@ -33,8 +33,8 @@ def hidden(code):
 def problem(tmp_path):
     def make(**fields):
         folder = little.instances(tmp_path / "records", [{**little.record("a__b-1"), **fields}])
-        ((record, recipe),) = published.find(folder).values()
-        return published.PublishedProblem(record, {**recipe, "test_cmd": fields.pop("test_cmd", "pytest -rA")}, DRIVER)
+        ((record, setup),) = published.find(folder).values()
+        return published.PublishedProblem(record, {**setup, "test_cmd": fields.pop("test_cmd", "pytest -rA")}, DRIVER)
 
     return make
 

@@ -3,7 +3,6 @@
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
-VECTOR = "envsuite.envs.alfworld.vector:AlfworldVectorEnv"
 OFFICIAL = {
     "train": "the 3,553 solvable training games",
     "valid_seen": "140 games in rooms of the training set",
@@ -40,7 +39,6 @@ for split, summary in OFFICIAL.items():
         Task(
             id=SPLIT_IDS[split],
             entry_point=f"envsuite.envs.alfworld.official:{OFFICIAL_CLASSES[split]}",
-            vector_entry_point=VECTOR,
             kwargs={"games": split},
             split_ids=SPLIT_IDS,
             panel="envsuite.envs.alfworld.games.data:panel",
@@ -55,7 +53,6 @@ def register_generated(name: str, summary: str, level: str = "", **knobs: object
         Task(
             id=f"ALFWorld-generated-{name}v0",
             entry_point="envsuite.envs.alfworld.env:AlfworldEnv",
-            vector_entry_point=VECTOR,
             kwargs=knobs,
             splits=SPLITS,
             level=level,

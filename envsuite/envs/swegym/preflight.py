@@ -2,7 +2,7 @@
 
 A record whose tests do not run here, or whose gold patch fails here, says nothing about a player.
 `require_gold` raises EngineFailure for it, so its episodes are broken and never scored. Verdicts
-are cached by record, recipe, driver and interpreter; timeouts are not, because a busy machine
+are cached by record, setup, driver and interpreter; timeouts are not, because a busy machine
 causes them too.
 
 A verdict also holds how the failing tests fail before the change, for `sabotage`, and whether the gold
@@ -36,7 +36,7 @@ def require_gold(problem: PublishedProblem, seconds: float) -> None:
     if reason := gold_failure(problem, seconds):
         raise EngineFailure(
             f"{problem.instance_id} cannot be graded here: {reason} Exclude it with --set deny={problem.instance_id}, "
-            "or fix its recipe."
+            "or fix its setup."
         )
 
 
@@ -109,8 +109,8 @@ def _failure(problem: PublishedProblem, report: Report, seconds: float) -> str:
 
 
 def _key(problem: PublishedProblem) -> str:
-    content: list[Any] = [JUDGE, problem.record.plain(), problem.recipe, problem.driver, problem.place.image]
-    content.append(problem.place.environment)
+    content: list[Any] = [JUDGE, problem.record.plain(), problem.setup, problem.driver, problem.installation.image]
+    content.append(problem.installation.environment)
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 

@@ -127,8 +127,8 @@ class PatchGrader:
                 if needs not in self._leases:
                     self._leases[needs] = Lease(suite.spec(needs), self.driver)
             return PlantedProblem(instance, "nothing", False, self.driver)
-        record, recipe = instance
-        problem = PublishedProblem(record, recipe, self.driver, self.build)
+        record, setup = instance
+        problem = PublishedProblem(record, setup, self.driver, self.build)
         if reason := preflight.gold_failure(problem, self.seconds):
             raise EngineFailure(f"{instance_id} cannot be graded here: {reason}")
         return problem

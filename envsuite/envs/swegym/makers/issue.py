@@ -1,10 +1,8 @@
 """Issue texts of mined instances, in our own words: what fails, what it gives and what is expected.
 
-The sources of a text are the failing tests (`findings.explain`) and facts from the new release's
-changelog: whether its authors list a fix, an addition or a change of behaviour, and the technical
-terms of the entry. A text copies no sentence of the changelog (`copied_words` finds copies). It names
-a function or class that the patch changes only if the check itself calls it. `hints` names all of
-them, and only the most detailed statement shows the hints.
+A text is written from the failing tests (`findings.explain`). It names a function or class that the
+patch changes only if the check itself calls it. `hints` names all of them, and only the most detailed
+statement shows the hints.
 """
 
 from __future__ import annotations
@@ -16,38 +14,18 @@ from dataclasses import replace
 
 from envsuite.envs.swegym.makers.excerpt import excerpt_of, parameters_of
 from envsuite.envs.swegym.makers.findings import TracedSymptom, explain
-from envsuite.envs.swegym.makers.hunks import FileHunk, split_lines
+from envsuite.envs.swegym.makers.hunks import FileHunk
 from envsuite.envs.swegym.planted.issues import LISTED, Check
 from envsuite.envs.swegym.planted.tasks import Symptom
 
 SHOWN = 2
 """checks that a text shows"""
-COPY = 7
-"""consecutive words that count as a copy"""
-_TERMS = 6
-_KINDS = {
-    "fix": "a bug fix",
-    "add": "an addition",
-    "change": "a change of behaviour",
-}
 _NO_WARNING = re.compile(r"It raises `(?:AssertionError: )?(\w+) not triggered.*`\.", re.DOTALL)
 _CONDITION = re.compile(r"The check is false: `(?:False is not true|True is not false)(?: : (.*))?`\.", re.DOTALL)
 _MISSING = re.compile(r"has no attribute|unexpected keyword|cannot import|positional argument|is not defined")
 """errors of tests for functions and parameters that the old release does not have"""
 _MISSING_ERROR = "No error is raised, and one is due."
-_WORDS = {
-    "fix": r"fix\w*|bug\w*|correct\w*|regression|crash\w*|handle[sd]?|properly|wrong\w*|no longer|resolve\w*",
-    "add": r"add\w*|new|support\w*|introduc\w*|implement\w*|allow\w*|enable\w*|feature",
-    "change": r"chang\w*|deprecat\w*|remov\w*|renam\w*|drop\w*|instead|default\w*|switch\w*",
-}
 _RAISED = re.compile(r"The check is false: `(\w+(?:\.\w+)*\.[A-Z]\w*(?:: .*)?)`\.", re.DOTALL)
-_NO_TERM = re.compile(r"#?\d+|[\w.,']+(?: +[\w.,']+)+|\W+|(?:e\.g|i\.e)\.?")
-"""numbers of issues, names of people and other words between backquotes, abbreviations"""
-_CUT = re.compile(r"\s{2}|^\W*\s|[<(]$")
-"""text between the end of a term and the start of the next one"""
-_EXPRESSION = re.compile(r"\w\(|\s[-+*/%<>=]+\s")
-"""a call or an operation, which a changelog quotes from the code"""
-_TERM = re.compile(r"``?([^`\n]{2,40})``?|\b([A-Za-z]\w*(?:[._]\w+)+|[a-z]+[A-Z]\w+|[A-Z]{2,}[0-9]*)\b")
 
 
 def changed_names(old: Mapping[str, str], hunks: Iterable[FileHunk]) -> set[str]:
@@ -106,69 +84,16 @@ def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Chec
         return replace(check, statement="")
     missing = _MISSING.search(symptom.error)
     line = symptom.line if isinstance(symptom, TracedSymptom) else 0
-    excerpt = excerpt_of(text, symptom.test, symptom.code, whole=bool(missing), number=line)
+    excerpt = excerpt_of(text, symptom.test, symptom.code, entire=bool(missing), number=line)
     if missing and not excerpt:
         return replace(check, statement="")
     return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check
 
 
-def relevant_note(notes: Sequence[str], names: set[str], tests: Sequence[str], paths: Iterable[str]) -> str:
-    """Returns the entry of the changelog that shares most words with the patch and the tests; '' if none does."""
-    words = {word.lower() for name in names for word in _parts(name)}
-    for test in tests:
-        words |= {word.lower() for word in _parts(test.partition("::")[2].partition("[")[0])}
-    for path in paths:
-        words |= {word.lower() for word in _parts(path.rpartition("/")[2].removesuffix(".py"))}
-    words -= {"test", "tests", "py", "the", "with", "and", "for", "of", "in", "to", "is", "a"}
-    scored = []
-    for number, note in enumerate(notes):
-        in_note = {word.lower() for word in _parts(note)}
-        direct = sum(2 for name in names if re.search(rf"\b{re.escape(name)}\b", note))
-        scored.append((direct + len(words & in_note), -number, note))
-    best = max(scored, default=(0, 0, ""))
-    return best[2] if best[0] >= 2 else ""
-
-
-def _parts(name: str) -> list[str]:
-    return [word for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name) if len(word) > 1]
-
-
-def kind_of(note: str) -> str:
-    """Returns fix, add or change for an entry of a changelog; '' if its words do not say."""
-    counts = {kind: len(re.findall(rf"\b(?:{words})\b", note, re.IGNORECASE)) for kind, words in _WORDS.items()}
-    best = max(counts, key=lambda kind: counts[kind])
-    return best if counts[best] else ""
-
-
-def terms_of(note: str, avoid: set[str]) -> list[str]:
-    """Returns technical terms of an entry: code, and words that are spelled like code.
-
-    Leaves out names in `avoid`, numbers of issues, and text between two terms.
-    """
-    terms = []
-    note = re.sub(r"https?://\S+|\bwww\.\S+|`[^`]*`_+|(?<![\w`])@[\w-]+(?:\.\w+)*", " ", note)  # addresses, authors
-    for code, word in _TERM.findall(note):
-        term = (code or word).strip()
-        if not term or term.startswith(("http", "#", "@", "(")) or _NO_TERM.fullmatch(term) or _CUT.search(term):
-            continue
-        if not avoid & set(re.findall(r"\w+", term)):
-            terms.append(term)
-    return list(dict.fromkeys(terms))[:_TERMS]
-
-
-def statement(title: str, quoted: Sequence[Check], note: str, names: set[str], changed: str = "") -> str:
-    """Returns the text of an issue. `changed`: the lines that the patch adds or removes."""
+def statement(title: str, quoted: Sequence[Check]) -> str:
+    """Returns the text of an issue of the release `title` with the checks `quoted`."""
     parts = [f"{title} {_summary(quoted[0].finding)}"]
     parts += ["This check fails:\n\n" + check.text() for check in quoted]
-    kind = _KINDS.get(kind_of(note), "")
-    code = " ".join(changed.split())
-    terms = [
-        term for term in terms_of(note, names) if not (_EXPRESSION.search(term) and " ".join(term.split()) in code)
-    ]
-    if kind:
-        facts = f"The release notes of the next version list this as {kind}"
-        facts += f" and mention {', '.join(f'`{term}`' for term in terms)}." if terms else "."
-        parts.append(facts)
     parts.append("Change the package itself so that this works, and break nothing that works now.")
     return "\n\n".join(parts)
 
@@ -190,18 +115,6 @@ def hints(tests: Sequence[str], paths: Sequence[str], names: set[str]) -> str:
     """Returns the details that only the most detailed statement shows."""
     more = f"\n... and {len(tests) - LISTED} more" if len(tests) > LISTED else ""
     listed = "\n".join(f"- {test}" for test in tests[:LISTED]) + more
-    places = ", ".join(f"`{path}`" for path in paths)
+    files = ", ".join(f"`{path}`" for path in paths)
     named = f" ({', '.join(sorted(names)[:LISTED])})" if names else ""
-    return f"The fix belongs in {places}{named}.\n\nThese tests of the next release fail:\n{listed}"
-
-
-def copied_words(text: str, changelog: Iterable[str], length: int = COPY) -> str:
-    """Returns the first run of `length` words that the prose of a text shares with a changelog; '' if there is none."""
-    prose = "\n".join(line for line in split_lines(text) if not line.startswith("    "))
-    words = re.findall(r"\w+", re.sub(r"`[^`]*`", " ", prose).lower())
-    source = " ".join(re.findall(r"\w+", " ".join(changelog).lower()))
-    for start in range(len(words) - length + 1):
-        run = " ".join(words[start : start + length])
-        if f" {run} " in f" {source} ":
-            return run
-    return ""
+    return f"The fix belongs in {files}{named}.\n\nThese tests of the next release fail:\n{listed}"

@@ -1,4 +1,4 @@
-"""Releases and pairs of consecutive releases: what changed in the code, in the tests and in the changelog."""
+"""Releases and pairs of consecutive releases: what changed in the code and in the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import importlib.metadata
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
@@ -21,13 +21,11 @@ from envsuite.envs.swegym.planted import packages
 from envsuite.envs.swegym.planted.packages import Package
 from envsuite.envs.swegym.published import archives
 from envsuite.errors import DataError, MissingExtra
-from envsuite.reading import open_tar
 
 PERMISSIVE = re.compile(r"\b(MIT|BSD|Apache|ISC|Unlicense|Expat|0BSD|PSF|Python Software|CC0|Zlib|Public Domain)", re.I)
 RESTRICTIVE = re.compile(r"GPL|MPL|Mozilla|EUPL|CDDL|AGPL|Affero|General Public|proprietary", re.I)
 _CURE = re.compile(r": (?:name|use another)\b.*", re.DOTALL)
 """end of a message about flags that other commands have"""
-_CHANGELOG = re.compile(r"(changelog|changes|history|news|release[-_ ]?notes?|whatsnew)[\w.-]*$", re.I)
 _HEAVY = {"numpy", "scipy", "pandas", "torch", "tensorflow", "matplotlib", "django", "sqlalchemy", "lxml", "ray"}
 """distributions that are not installed for a test: tests that need them are skipped, or fail on both sides"""
 
@@ -44,8 +42,6 @@ class Release:
     archive: Path
     texts: dict[str, str]
     """text files without documentation and metadata"""
-    changelog: str
-    """text of all changelog files"""
 
     @property
     def code(self) -> dict[str, str]:
@@ -71,19 +67,19 @@ def is_test_module(path: str) -> bool:
     return name.endswith(".py") and (name.startswith("test") or name.endswith("_test.py"))
 
 
-def read(archive: Path, code: Iterable[str] = (), tests: Iterable[str] = ()) -> Release:
-    """Reads a source archive. `code` and `tests` are guessed if empty.
+def read(archive: Path) -> Release:
+    """Reads a source archive.
 
     Raises DataError for a package that cannot be mined, with the reason, and MissingExtra for a
     missing requirement.
     """
     texts = packages.read_archive(archive)
     with tempfile.TemporaryDirectory() as scratch:  # `look` only describes the archive
-        bare = sdists.look(archive, Path(scratch), tuple(code), tuple(tests), (), "")
+        bare = sdists.look(archive, Path(scratch), sdists.Layout())
     needs = tuple(sorted({*bare.needs, *_imported(texts, bare)} - {bare.name, "pytest"}))
     package = replace(bare, needs=needs, folder=archive.parent, tests=_collected(texts, bare))
     sdists.check_apart(package)
-    return Release(package, archive, texts, _changelog(archive))
+    return Release(package, archive, texts)
 
 
 def _collected(texts: Mapping[str, str], package: Package) -> tuple[str, ...]:
@@ -108,8 +104,8 @@ def _imported(texts: Mapping[str, str], package: Package) -> set[str]:
         if path.endswith(".py") and (packages.is_code(package, path) or is_test_file(package, path)):
             modules |= _modules(text)
     own = {PurePosixPath(path).name.removesuffix(".py") for path in package.code} | {"tests", "test"}
-    found = {_distributions().get(module, "") for module in modules - own - set(sys.stdlib_module_names)}
-    return {name for name in found if name and name not in _HEAVY and name != "envsuite"}
+    names = {_distributions().get(module, "") for module in modules - own - set(sys.stdlib_module_names)}
+    return {name for name in names if name and name not in _HEAVY and name != "envsuite"}
 
 
 def _modules(text: str) -> set[str]:
@@ -131,18 +127,6 @@ def _distributions() -> dict[str, str]:
     """Returns the distribution of each installed top-level module."""
     owners = importlib.metadata.packages_distributions()
     return {module: re.sub(r"[-_.]+", "-", names[0]).lower() for module, names in owners.items()}
-
-
-def _changelog(archive: Path) -> str:
-    texts = []
-    with open_tar(archive, packages.MOST_ARCHIVE) as tar:
-        for member in tar:
-            name = PurePosixPath(member.name).name
-            if member.isfile() and _CHANGELOG.match(name) and not name.endswith((".py", ".html")):
-                file = tar.extractfile(member)
-                assert file is not None
-                texts.append(file.read().decode(errors="replace"))
-    return "\n".join(texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +153,7 @@ class ReleasePair:
         return changed if all(map(is_test_module, changed)) else []
 
     def is_run(self, module: str) -> bool:
-        """Returns True if a recipe of the old release can name the test module: it has it, or a folder for it."""
+        """Returns True if a setup of the old release can name the test module: it has it, or a folder for it."""
         roots = self.old.package.tests
         return module in self.old.tests or any(module.startswith(f"{root}/") for root in roots)
 
@@ -189,18 +173,6 @@ class ReleasePair:
         if self.old.tests == self.new.tests:
             raise DataError("the tests did not change")
 
-    def notes(self) -> list[str]:
-        """Returns the paragraphs that the new changelog has and the old one has not."""
-        before = set(_paragraphs(self.old.changelog))
-        return [paragraph for paragraph in _paragraphs(self.new.changelog) if paragraph not in before]
-
-
-def _paragraphs(text: str) -> list[str]:
-    """Returns list entries and paragraphs of a changelog, each on one line."""
-    entries = re.split(r"\n\s*\n|\n(?=\s*[-*+•]\s)", text)
-    joined = (" ".join(entry.split()) for entry in entries)
-    return [entry for entry in joined if len(entry) > 10 and re.search(r"[a-z]{3}", entry)]
-
 
 def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Path]:
     """Returns the latest `most` releases, oldest first: requirements, or archives in `folder`.
@@ -208,20 +180,18 @@ def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Pat
     Raises DataError.
     """
     if folder is None:
-        requirements = [f"{name}=={version}" for version in archives.releases(name)[-most:]]
-        archives.prefetch(requirements)
-        return requirements
+        return [f"{name}=={version}" for version in archives.releases(name)[-most:]]
     from packaging.version import InvalidVersion, Version
 
     pattern = re.compile(rf"{re.escape(name)}-([\w.]+)\.tar\.gz")
-    found = []
+    versions = []
     for path in folder.iterdir():
         if match := pattern.fullmatch(path.name):
             with contextlib.suppress(InvalidVersion):
-                found.append((Version(match[1]), path))
-    if not found:
+                versions.append((Version(match[1]), path))
+    if not versions:
         raise DataError(f"{folder} contains no archive {name}-VERSION.tar.gz.")
-    return [path for _, path in sorted(found)][-most:]
+    return [path for _, path in sorted(versions)][-most:]
 
 
 def obtain(source: str | Path) -> Release:

@@ -1,9 +1,8 @@
 """Verification of a candidate as every record is graded: it becomes a record in SWE-Gym's schema, or is rejected.
 
-`verify` grades with the recipe's own command and in its own environment, not as the search did. The
+`verify` grades with the setup's own command and in its own environment, not as the search did. The
 gold patch must resolve the record, and an empty line added to a file of the gold patch must not.
-The lists of tests hold what these two runs confirm of the four runs of the search. Of one candidate
-in `SAMPLED`, a part of the gold patch is graded, too (`partial`): it should not resolve.
+The lists of tests hold what these two runs confirm of the four runs of the search.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ import hashlib
 import importlib.metadata
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from envsuite.envs.swegym.judge.grading import between_markers
 from envsuite.envs.swegym.makers import issue
-from envsuite.envs.swegym.makers.hunks import FileHunk, apply, split_lines
 from envsuite.envs.swegym.makers.releases import Release, checksum, is_test_module
-from envsuite.envs.swegym.makers.search import BugCandidate, TimedOut
+from envsuite.envs.swegym.makers.search import BugCandidate
 from envsuite.envs.swegym.planted.tasks import diff_of
 from envsuite.envs.swegym.problems import Changes
 from envsuite.envs.swegym.published.logs import PARSERS
@@ -32,7 +30,6 @@ from envsuite.sandbox.protocol import Fate
 SECONDS = 120.0
 """wall clock of one run of a suite"""
 COMMAND = "pytest -rA --tb=short -o addopts= -p no:cacheprovider --rootdir=."
-SAMPLED = 3
 MOST_PATCH = 60_000
 """characters of a test patch"""
 MOST_IDS = 40_000
@@ -43,17 +40,8 @@ class CandidateRejected(Exception):
     """The candidate cannot become an instance; the message names the reason."""
 
 
-@dataclass(frozen=True)
-class Verified:
-    """A record, and whether a part of its gold patch resolves it, too."""
-
-    record: dict[str, Any]
-    partial_resolves: bool | None
-    """None if that was not graded"""
-
-
-def recipe_of(release: Release, tests: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns the recipe of a release: its archive, pins of the installed requirements, and the test command.
+def setup_of(release: Release, tests: Iterable[str] = ()) -> dict[str, Any]:
+    """Returns the setup of a release: its archive, pins of the installed requirements, and the test command.
 
     `tests`: modules that are run, as SWE-bench runs those of the test patch; the whole suite if the release lacks one.
     """
@@ -75,21 +63,21 @@ def recipe_of(release: Release, tests: Iterable[str] = ()) -> dict[str, Any]:
     }
 
 
-def verify(candidate: BugCandidate, driver: str) -> Verified:
+def verify(candidate: BugCandidate, driver: str) -> dict[str, Any]:
     """Returns the verified record of a candidate.
 
-    Raises CandidateRejected with the reason, TimedOut, DataError, EngineFailure.
+    Raises CandidateRejected with the reason, DataError, EngineFailure.
     """
     pair = candidate.pair
     changes = candidate.changes
     patch = diff_of(_encoded(pair.old.texts), {path: _bytes(text) for path, text in changes.items()})
     package = pair.old.package
-    recipe = recipe_of(pair.old, (test.partition("::")[0] for test in candidate.repaired))
+    setup = setup_of(pair.old, (test.partition("::")[0] for test in candidate.repaired))
     digest = hashlib.sha256(patch.encode()).hexdigest()[:8]
-    draft = Record(
+    unverified = Record(
         instance_id=f"pypi__{package.name}-{pair.new.package.version}-{digest}",
         repo=f"pypi/{package.name}",
-        base_commit=recipe["source"]["sha256"],
+        base_commit=setup["source"]["sha256"],
         patch=patch,
         test_patch="",
         problem_statement=package.title,
@@ -97,20 +85,18 @@ def verify(candidate: BugCandidate, driver: str) -> Verified:
         pass_to_pass=candidate.stable,
         version=package.version,
     )
-    problem = PublishedProblem(draft, recipe, driver)
+    problem = PublishedProblem(unverified, setup, driver)
     try:
-        record = _graded(draft, problem, candidate)
-        text, hints = texts_of(candidate)
+        record = _graded(unverified, problem, candidate)
+        text, hints = _texts_of(candidate)
         extra = {
-            "recipe": recipe,
+            "setup": setup,
             "licence": package.licence,
             "files": len(changes),
             "lines": sum(line[:1] in "+-" and line[:3] not in ("+++", "---") for line in patch.splitlines()),
             "hunks": len(candidate.hunks),
         }
-        record = replace(record, problem_statement=text, hints_text=hints, extra=extra)
-        problem.record = record
-        return Verified(record.plain(), _partial_resolves(problem, candidate))
+        return replace(record, problem_statement=text, hints_text=hints, extra=extra).plain()
     finally:
         problem.close()
 
@@ -133,47 +119,47 @@ def _test_patch(candidate: BugCandidate, more: set[str]) -> str:
     return patch
 
 
-def _graded(draft: Record, problem: PublishedProblem, candidate: BugCandidate) -> Record:
+def _graded(unverified: Record, problem: PublishedProblem, candidate: BugCandidate) -> Record:
     """Returns the record with its lists of tests, after its gold patch and an empty line have been graded.
 
     Modules whose old tests the gold patch breaks get their new version, in a second try.
     """
     more: set[str] = set()
     for _ in range(2):
-        problem.record = draft = replace(draft, test_patch=_test_patch(candidate, more))
+        problem.record = unverified = replace(unverified, test_patch=_test_patch(candidate, more))
         after = _grade(problem, problem.gold())
         existing = next((path for path in problem.gold() if path in problem.tree()), None)
         if existing is None:
             raise CandidateRejected("the gold patch only adds files")
         before = _grade(problem, {existing: problem.tree()[existing] + b"\n"}, useless=True)
         broken = {test for test in before if before[test] == "PASSED" and after.get(test) not in ("PASSED", "SKIPPED")}
-        new = {test.partition("::")[0] for test in broken} - set(test_files(draft.test_patch))
+        new = {test.partition("::")[0] for test in broken} - set(test_files(unverified.test_patch))
         if not broken:
-            return _with_tests(draft, before, after)
+            return _with_tests(unverified, before, after)
         if not new or more:
             break
         more = new
     raise CandidateRejected("breaks other tests")
 
 
-def _with_tests(draft: Record, before: Mapping[str, str], after: Mapping[str, str]) -> Record:
+def _with_tests(unverified: Record, before: Mapping[str, str], after: Mapping[str, str]) -> Record:
     """Returns the record with the tests whose statuses are as the search found them."""
     fail = [
         test
-        for test in draft.fail_to_pass
+        for test in unverified.fail_to_pass
         if after.get(test) == "PASSED" and before.get(test) in ("FAILED", "ERROR") and _complete(test)
     ]
     passing = [
         test
-        for test in draft.pass_to_pass
+        for test in unverified.pass_to_pass
         if after.get(test) == "PASSED" and before.get(test) == "PASSED" and _complete(test)
     ]
     if not fail:
-        raise CandidateRejected("the recipe's run does not confirm it")
+        raise CandidateRejected("the setup's run does not confirm it")
     total = sum(map(len, passing))
     if total > MOST_IDS:
         passing = passing[:: -(-total // MOST_IDS)]
-    return replace(draft, fail_to_pass=tuple(fail), pass_to_pass=tuple(passing))
+    return replace(unverified, fail_to_pass=tuple(fail), pass_to_pass=tuple(passing))
 
 
 def _complete(test: str) -> bool:
@@ -191,62 +177,30 @@ def _complete(test: str) -> bool:
 def _grade(problem: PublishedProblem, changes: Changes, useless: bool = False) -> dict[str, str]:
     """Grades changes and returns the statuses of their run.
 
-    Raises CandidateRejected for a wrong verdict, TimedOut.
+    Raises CandidateRejected for a wrong verdict.
     """
     report = problem.judge(changes, SECONDS)
     if report.fault == Fate.TIMEOUT:
-        raise TimedOut(f"the recipe's run takes more than {SECONDS:g} s")
+        raise CandidateRejected(f"the setup's run takes more than {SECONDS:g} s")
     if report.fault:
         raise CandidateRejected(f"the judge refuses it ({report.fault.partition(':')[0]})")
     if useless and report.fail_to_pass:
         raise CandidateRejected("a repaired test passes without the change")
     if not useless and not report.fail_to_pass:
-        raise CandidateRejected("the recipe's run does not confirm it")
+        raise CandidateRejected("the setup's run does not confirm it")
     return PARSERS[problem.row.parser](between_markers(problem.test_log[0]) or "")
 
 
-def texts_of(candidate: BugCandidate) -> tuple[str, str]:
-    """Returns the issue's text and its hints. Raises CandidateRejected for a text that states nothing or copies."""
+def _texts_of(candidate: BugCandidate) -> tuple[str, str]:
+    """Returns the issue's text and its hints. Raises CandidateRejected for a text that states nothing."""
     pair = candidate.pair
     names = issue.changed_names(pair.old.code, candidate.hunks)
     tests = [path for path in pair.new.tests if path.endswith(".py")]
     quoted = issue.checks(pair.base, tests, candidate.symptoms, names)
     if not quoted:
         raise CandidateRejected("no failing check can be quoted")
-    notes = pair.notes()
-    paths = sorted(candidate.changes)
-    note = issue.relevant_note(notes, names, candidate.repaired, paths)
-    before = {path: split_lines(text) for path, text in pair.old.code.items()}
-    lines = [(*hunk.lines, *before.get(hunk.path, [])[hunk.start : hunk.end]) for hunk in candidate.hunks]
-    changed = "".join(line for part in lines for line in part)
-    text = issue.statement(pair.old.package.title, quoted, note, names, changed)
-    if issue.copied_words(text, notes):
-        raise CandidateRejected("the issue's text repeats the changelog")
-    return text, issue.hints(candidate.repaired, paths, names)
-
-
-def _partial_resolves(problem: PublishedProblem, candidate: BugCandidate) -> bool | None:
-    """Returns whether a part of the gold patch resolves the record; None if it is not in the sample."""
-    digest = problem.instance_id.rpartition("-")[2]
-    part = partial(candidate) if int(digest, 16) % SAMPLED == 0 else None
-    if part is None:
-        return None
-    return problem.judge({path: _bytes(text) for path, text in part.items()}, SECONDS).resolved
-
-
-def partial(candidate: BugCandidate) -> dict[str, str | None] | None:
-    """Returns a plausible wrong change: all hunks but the largest, or of a single hunk its first half.
-
-    None if that changes nothing.
-    """
-    old = candidate.pair.old.code
-    hunks: list[FileHunk] = sorted(candidate.hunks, key=lambda hunk: -hunk.size)[1:]
-    if not hunks:
-        (hunk,) = candidate.hunks
-        half = hunk.lines[: len(hunk.lines) // 2]
-        hunks = [replace(hunk, lines=half, end=hunk.start + min(hunk.end - hunk.start, len(half)))]
-    changed = apply(old, hunks)
-    return changed if any(old.get(path) != text for path, text in changed.items()) else None
+    hints = issue.hints(candidate.repaired, sorted(candidate.changes), names)
+    return issue.statement(pair.old.package.title, quoted), hints
 
 
 def _encoded(files: Mapping[str, str]) -> dict[str, bytes]:

@@ -29,7 +29,7 @@ class MinedTask:
     """A mined instance."""
 
     record: records.Record
-    recipe: dict[str, Any]
+    setup: dict[str, Any]
 
     @property
     def package(self) -> str:
@@ -93,7 +93,7 @@ def mined_tasks(path: Path = MANIFEST) -> dict[str, MinedTask]:
         where = f"{path}, line {number}"
         try:
             record = records.parse(row, where)
-            tasks[record.instance_id] = MinedTask(record, record.extra["recipe"])
+            tasks[record.instance_id] = MinedTask(record, record.extra["setup"])
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{where}: not a mined task ({type(error).__name__}: {error}).") from None
     return tasks

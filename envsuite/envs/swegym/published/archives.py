@@ -77,36 +77,6 @@ def fetch(requirement: str) -> Path:
             return downloaded.rename(folder / downloaded.name)
 
 
-def fetch_wheel(requirement: str) -> Path:
-    """Returns the wheel of NAME==VERSION, from the cache if possible; or a wheel's path as it is. Raises DataError."""
-    from filelock import FileLock
-
-    if requirement.endswith(".whl") and Path(requirement).is_file():
-        return Path(requirement)
-    folder = _folder(requirement)
-    with FileLock(folder / "lock"):
-        if cached := next(folder.glob("*.whl"), None):
-            return cached
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-q")
-            _run(*pip, "--no-deps", "--only-binary=:all:", "-d", scratch, requirement)
-            (wheel,) = Path(scratch).glob("*.whl")
-            return wheel.rename(folder / wheel.name)
-
-
-def prefetch(requirements: Sequence[str]) -> None:
-    """Downloads the archives that the cache lacks in one call, which is faster than one call for each.
-
-    An archive that fails is passed over; `fetch` raises the reason. Raises IndexFailure without a connection.
-    """
-    missing = [text for text in requirements if not any(_folder(text).glob("*.tar.gz"))]
-    if missing:
-        with tempfile.TemporaryDirectory(dir=cache_dir("swegym", "archives")) as scratch:
-            for text, answer in _download(missing, Path(scratch)).items():
-                if isinstance(answer, Path):
-                    answer.replace(_folder(text) / answer.name)
-
-
 def _folder(requirement: str) -> Path:
     return cache_dir("swegym", "archives", re.sub(r"[^\w.=+-]", "_", requirement))
 
