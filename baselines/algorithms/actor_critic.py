@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from baselines.algorithms.critic_step import CriticStep
-from baselines.algorithms.episode_rows import episode_rows, token_rewards
 from baselines.algorithms.policy_step import Targets, learn
 from baselines.algorithms.update import UpdateConfig, UpdateInput, kl_penalty, proximal_pass, reference_pass
 from baselines.batch import Batch, collate, evaluate, turn_rewards, turn_values
+from baselines.episode_rows import episode_rows, token_rewards
 from baselines.math.estimators import gae
 from baselines.ranges import Count, Natural, PositiveShare, Share
 from envsuite.errors import UsageError

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from baselines.algorithms.update import UpdateConfig
 from baselines.distributed import collectives, fsdp
 from baselines.math.losses import check_finite
 from baselines.networks.masters import MasterWeights
@@ -91,7 +90,8 @@ class TinkerOptimiser(Optimiser):
 class Optimisers:
     """AdamW for the actor, Adam for the critic, and the KL coefficient."""
 
-    def __init__(self, model: Model, config: UpdateConfig) -> None:
+    def __init__(self, model: Model, config: Any) -> None:
+        """`config` is the algorithm's `UpdateConfig`."""
         self.config, self.kl_coef = config, config.kl_coef
         self.next_kl_coef = config.kl_coef
         """The coefficient of the next batch, if `kl_target` adapts it."""
