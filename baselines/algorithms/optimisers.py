@@ -71,8 +71,8 @@ class TinkerOptimiser(Optimiser):
         """Takes one step with what was sent; returns the gradient's norm, NaN if the service does not
         report it.
 
-        The service names its metrics, the package `tinker` none of them: this name is the one that
-        public programs read.
+        The service names its metrics, and the package `tinker` none of them: public programs read this
+        name.
         """
         settings = self.optimiser.param_groups[0]
         first, second = settings["betas"]
