@@ -21,14 +21,16 @@ from typing import Any
 from envsuite.errors import EnvsuiteError, UsageError
 from envsuite.escaping import one_line, setting
 from harness.cli.arguments.parser import CliParser
-from harness.cli.terminal.console import SafeConsole, accept_any_text, console, print_safely
+from harness.cli.terminal.console import SafeConsole, accept_any_text, console, new_table, print_safely
 
 __all__ = [
     "CliParser",
     "SafeConsole",
     "add_verbose",
+    "command",
     "console",
     "import_modules",
+    "new_table",
     "plural",
     "print_json",
     "print_safely",
@@ -152,6 +154,17 @@ def run(
         print(f"\nstopped{' by SIGTERM' if terminated else ''}{note}", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))
     sys.exit(code or 0)
+
+
+def command(
+    body: Callable[[Sequence[str] | None], int | None], resumes: str = "", kept: str = "finished episodes"
+) -> Callable[..., None]:
+    """Returns the `main` of a command: `body` under `run`."""
+
+    def main(argv: Sequence[str] | None = None) -> None:
+        run(body, argv, resumes, kept)
+
+    return main
 
 
 def _explained(error: Exception) -> str:

@@ -41,10 +41,6 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if args.verb == "add":
@@ -91,6 +87,8 @@ def _play(folder: Path, episodes: int | None, missing: bool) -> None:
         board = leaderboards.add(folder, runs)
     print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")
 
+
+main = cli.command(_main)
 
 if __name__ == "__main__":
     main()

@@ -57,10 +57,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console()
@@ -147,5 +143,4 @@ def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, co
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

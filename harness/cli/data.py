@@ -131,10 +131,6 @@ def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
     return RunConfig(task, model, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console()
@@ -312,5 +308,4 @@ def _demos(args: argparse.Namespace) -> None:
     print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {title}")
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

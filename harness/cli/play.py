@@ -29,10 +29,6 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "--resume")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
@@ -90,5 +86,4 @@ def _asker() -> Callable[[list[str]], str]:
     )
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, "--resume")

@@ -60,10 +60,6 @@ def _sizes() -> list[str]:
     return [" ".join(line.split()).replace("%", "%%") for line in (reproduce.__doc__ or "").splitlines()[2:]]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "the same command")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == [CROSSPLAY]:
@@ -124,5 +120,4 @@ def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path],
                 play(run.config, run.model, players)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, "the same command")

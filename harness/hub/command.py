@@ -50,10 +50,6 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     target = Target.parse(args.target)
@@ -95,5 +91,4 @@ def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
     return of_task(task, target, options)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -344,7 +344,7 @@ def test_a_budget_that_is_no_limit_is_refused(limit):
 
 
 @pytest.mark.parametrize(
-    ("task", "limit", "most"), [("BabyAI-easy-v0", 5, 5), ("BabyAI-easy-v0", None, 0), ("HiLo-v0", 3, 3)]
+    ("task", "limit", "most"), [("BabyAI-medium-v0", 5, 5), ("BabyAI-medium-v0", None, 0), ("HiLo-v0", 3, 3)]
 )
 def test_the_limit_of_turns_bounds_those_that_are_left_to_play(task, limit, most):
     assert RunConfig(registry.TASKS[task], "random", max_turns=limit).turn_cap == most
