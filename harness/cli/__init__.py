@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,8 +131,6 @@ def run(
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
     accept_any_text()
-    # Suites name the version that was published, on purpose.
-    warnings.filterwarnings("ignore", r".*envsuite/\S+ is out of date", DeprecationWarning)
     try:
         with sigterm_as_interrupt():
             code = command(argv)
