@@ -190,8 +190,8 @@ class DescribesConnection(Protocol):
     """Optional capability of a policy: it can say what its servers are and what they made of its requests."""
 
     def connection(self) -> dict[str, Any]:
-        """Returns entries of config.json: `request_fields`, which servers changed, `server`, if this process
-        started it, and `reply_cache`, if it is used; {} if there is nothing to say.
+        """Returns entries of config.json: `request_fields`, which servers changed, and `server`, if this
+        process started it; {} if there is nothing to say.
         """
         ...
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from envsuite.cache import MARKER, cache_dir
 from envsuite.errors import UsageError, did_you_mean
 from harness import cli
-from harness.episodes.store import PART as EPISODES
+from harness.episodes.store import FOLDER as EPISODES
 from harness.episodes.store import EpisodeStore
 
 PARTS = (

@@ -142,7 +142,7 @@ class RayPolicy:
         return ""
 
     def submit(self, ticket: int, prompt: Prompt) -> None:
-        (number,) = self._affinity.share([prompt.key], range(len(self._replicas)), self._load)
+        number = self._affinity.choose(prompt.key, range(len(self._replicas)), self._load)
         self._send(self._outbox.expect(), ticket, prompt, number, 1)
 
     def _send(self, generation: int, ticket: int, prompt: Prompt, number: int, attempt: int) -> None:
@@ -207,7 +207,7 @@ class RayPolicy:
         if numbers:
             self._replace(numbers)
         for generation, ticket, prompt, attempt, _ in failed:
-            (number,) = self._affinity.share([prompt.key], range(len(self._replicas)), self._load)
+            number = self._affinity.choose(prompt.key, range(len(self._replicas)), self._load)
             self._send(generation, ticket, prompt, number, attempt + 1)
 
     def _forget(self, ticket: int) -> None:

@@ -192,8 +192,8 @@ class ScorePolicy(HFPolicy):
         prefix, covered = self._prefixes.longest(key, ids) if key else (None, 0)
         reused = min(covered, len(ids) - 1)
         logprobs: list[torch.Tensor] = []
-        for part in _parts(commands):
-            some, cache = token_logprobs(self.network, ids, part, prefix.layers if prefix else None, covered)
+        for batch in _batches(commands):
+            some, cache = token_logprobs(self.network, ids, batch, prefix.layers if prefix else None, covered)
             logprobs += some
             if cache is not None and covered < len(ids):
                 prefix, covered = Prefix(ids, take_row(cache, 0, 0, len(ids))), len(ids)
@@ -225,17 +225,17 @@ def _longest(commands: Sequence[Candidate]) -> int:
     return max(candidate.keeps + len(candidate.ids) for candidate in commands)
 
 
-def _parts(commands: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Splits candidates so that each part has at most about MAX_NODES tokens."""
-    parts: list[list[Candidate]] = [[]]
+def _batches(commands: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Splits candidates into batches of at most about MAX_NODES tokens."""
+    batches: list[list[Candidate]] = [[]]
     room = MAX_NODES
     for candidate in commands:
-        if parts[-1] and len(candidate.ids) > room:
-            parts.append([])
+        if batches[-1] and len(candidate.ids) > room:
+            batches.append([])
             room = MAX_NODES
-        parts[-1].append(candidate)
+        batches[-1].append(candidate)
         room -= len(candidate.ids)
-    return parts
+    return batches
 
 
 def _draw(logprobs: torch.Tensor, seed: int) -> int:

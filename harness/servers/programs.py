@@ -200,7 +200,7 @@ def _vllm(model: str, settings: ServerSettings, say: Say) -> ServerCommand:
         words += ["--max-model-len", str(settings.context)]
     if settings.gpu_share:
         words += ["--gpu-memory-utilization", f"{settings.gpu_share:g}"]
-    parser = next((parser for part, parser in TOOL_PARSERS.items() if part in source.where.lower()), "")
+    parser = next((parser for family, parser in TOOL_PARSERS.items() if family in source.where.lower()), "")
     if parser or source.kind == "bundled":
         words += ["--enable-auto-tool-choice", "--tool-call-parser", parser or "hermes"]
     environment = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}

@@ -119,16 +119,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="most tokens of reasoning per reply; for inspect:, vllm: and llamacpp:",
     )
-    group.add_argument(
-        "--batch",
-        action="store_true",
-        help="for inspect: the provider's batch interface, cheaper and slower; --timeout does not apply",
-    )
-    group.add_argument(
-        "--reply-cache",
-        action="store_true",
-        help="at temperature 0: reuse stored replies to equal requests",
-    )
     group.add_argument("--timeout", type=float, default=300.0, help="seconds per request")
     group.add_argument("--max-retries", type=int, default=6, help="per request, with growing pauses")
     group.add_argument("--requests-per-minute", type=float, default=None, help="all requests together")

@@ -157,9 +157,6 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     if getattr(args, "policy_replicas", 0) and len(members(model)) > 1:
         raise UsageError(f"--policy-replicas copies one model, not the team {model}: leave it out.")
     row = find(model, args.base_url, config.sampling.action_mode)[0]
-    if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
-        servers = "openai:, vllm:, llamacpp:, inspect: or --base-url"
-        raise UsageError(f"--reply-cache needs a model on a server ({servers}), not {model}.")
     if getattr(args, "max_cost", 0.0) and "price" in row.options and not args.price:
         raise UsageError(
             f"--max-cost needs --price IN,OUT for {model}: without a price, a server that sends no cost would never "
@@ -170,8 +167,6 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
             f"--thinking-budget needs a model of inspect:, vllm: or llamacpp:, not {model}: use the server's own "
             "field, as in --extra-body '{\"thinking_token_budget\": 500}'."
         )
-    if getattr(args, "batch", False) and "batch" not in row.options:
-        raise UsageError(f"--batch needs a model of inspect:, not {model}: servers of your own have no batch prices.")
 
 
 def _say(line: str) -> None:
