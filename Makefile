@@ -56,17 +56,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 ADAPTER = leaderboards/adapters/smollm2-alfworld
-eval: $(VENV)/.installed-eval  ## a real language model plays a household task before and after training, with the random player and the expert
-	$(BIN)/envsuite-models get smollm2-135m
+eval: $(VENV)/.installed-eval  ## a real language model plays a household task before and after training, beside random and expert
+	$(BIN)/envsuite models get smollm2-135m
 	$(BIN)/envsuite-eval --model smollm2-135m --model $(ADAPTER) --env suite:alfworld-easy -n 10 --resume
 
-adapter: setup  ## train the adapter that make eval plays, on one core, and write its card; continues after an interrupt
-	OMP_NUM_THREADS=1 $(BIN)/envsuite-train alfworld-smollm2 --resume
-	$(BIN)/python -m benchmarks.adapter runs/train/alfworld-smollm2 -o $(ADAPTER)
-
-adapter-babyai: setup  ## the same for the adapter that plays BabyAI
-	OMP_NUM_THREADS=1 $(BIN)/envsuite-train babyai-smollm2 --resume
-	$(BIN)/python -m benchmarks.adapter runs/train/babyai-smollm2 -o leaderboards/adapters/smollm2-babyai
+adapter: adapter-alfworld  ## train the adapter that make eval plays on one core and write its card (adapter-babyai: the other one)
+adapter-%: setup
+	OMP_NUM_THREADS=1 $(BIN)/envsuite-train $*-smollm2 --resume
+	$(BIN)/python -m benchmarks.adapter runs/train/$*-smollm2 -o leaderboards/adapters/smollm2-$*
 
 # Temporary files of the tests are in memory if it has 6 GB to spare: some disks take milliseconds to remove a file.
 SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 6000000 ] && \
@@ -74,7 +71,7 @@ SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 60000
 	  then mktemp -d /dev/shm/ev-XXXXXX; else mktemp -d; fi)
 
 test: dev  ## the whole test suite
-	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/envsuite models get smollm2-135m
 	@scratch=$(SCRATCH); trap 'rm -rf "$$scratch"' EXIT; chmod 1777 "$$scratch"; export TMPDIR=$$scratch; \
 	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 20 -m "not slow"
 
@@ -109,7 +106,7 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
 	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start alfworld-start \
+	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start \
 	  alfworld-trie-start; do \
 	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
 	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
@@ -126,9 +123,18 @@ gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training,
 fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
 	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
-coverage: setup  ## simulate how often 95 % intervals contain the true value, and the gaps of untrained players
+coverage: setup  ## simulate how often 95 % intervals hold the true value, verdicts err, untrained players show a gap
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
 	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
+	$(BIN)/python -m benchmarks.verdicts
+
+speed: dev  ## rollouts beside other harnesses' and updates beside plain ones, in one run each
+	$(BIN)/python -m benchmarks.rollout
+	$(BIN)/python -m benchmarks.training
+
+floors: dev  ## play the random player where pages state how often it wins, and search for paying loops of dense rewards
+	$(BIN)/python -m benchmarks.floors
+	$(BIN)/python -m benchmarks.farming
 
 adapters-proof: dev  ## installs tinker-cookbook, SkyRL and verl, each in its own environment (needs uv), and compares their rollouts with ours
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
@@ -145,23 +151,13 @@ tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in 
 	  test -e $$tool/.installed || { $(PYTHON) -m venv $$tool && $$tool/bin/pip install -q -e . $$packages && touch $$tool/.installed; } || exit 1; \
 	  $$tool/bin/python -m benchmarks.trackers $$name --markdown benchmarks/trackers.md || exit 1; done
 
-profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
-	$(BIN)/python -m harness.capacity.profile --write
-
 AS_USER = PATH=$(CURDIR)/$(BIN):$$PATH DOCKERD_FOR_ALL=1 .ci/dockerd .ci/as-user
-sandbox-proof: swerex-server  ## all proofs of the sandboxes as root, as an ordinary user and with Docker; continues after an interrupt
+sandbox-proof: dev  ## all proofs of the sandboxes as root, as an ordinary user and with Docker; continues after an interrupt
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.sandbox_proof play
 	@for program in sandbox_red_team sandbox_misdeeds; do \
 	  .ci/dockerd $(BIN)/python -m benchmarks.$$program play && $(AS_USER) python -m benchmarks.$$program play && \
 	  $(BIN)/python -m benchmarks.$$program page --markdown benchmarks/$$program.md || exit; done
 	$(BIN)/python -m benchmarks.sandbox_proof page --markdown benchmarks/sandbox_proof.md
-
-swerex-server: dev
-	@test -e build/swerex/.installed || { $(PYTHON) -m venv build/swerex && \
-	  build/swerex/bin/pip install -q 'swe-rex>=1.4' && touch build/swerex/.installed; }
-
-swerex-proof: swerex-server  ## the swe-rex driver against a real server, which is installed in its own environment in build/swerex
-	$(BIN)/python -m pytest -q tests/sandbox/test_swerex.py
 
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
@@ -169,31 +165,19 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
 	$(BIN)/python -m benchmarks.swegym_mined --sample 12 --markdown benchmarks/swegym_mined.md
 	$(BIN)/python -m benchmarks.swegym_grading --markdown benchmarks/swegym_grading.md
-	$(BIN)/python -m benchmarks.swegym_recipes --markdown benchmarks/swegym_recipes.md
 
-agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym
+agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
 	$(BIN)/python -m venv build/agents
 	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
 	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
 
-swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
-
-swe-larger: dev  ## make SWE-Gym's list of larger tasks and play each of them (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.larger.build build/swegym-larger -j $(WORKERS) --write
-	$(BIN)/python -m benchmarks.swegym_larger build/swegym-larger --markdown benchmarks/swegym_larger.md
+swe-manifest: dev  ## make SWE-Gym's list of planted bugs (resumes after an interrupt)
+	$(BIN)/envsuite swe build toolz semver cachetools isodate schema xmltodict uritemplate inflection \
+	  -o build/swegym -r 9 -s inf -j $(WORKERS)
+	cp build/swegym/manifest.jsonl.gz envsuite/envs/swegym/planted/shipped/
 
 pythons:  ## install and test the lite extra on every Python from 3.11 on this machine, Debian's own included
 	.ci/pythons
-
-# The lines to change (PATH, PATH:LINE or PATH:FIRST-LAST; default: those that differ from main), and the tests that may cover them.
-LINES ?= --changed=main
-TESTS ?= $(wildcard tests/*/test_*.py tests/test_core.py tests/test_panels.py)
-mutants: dev  ## change one operator of the code at a time and run the tests that cover it: LINES="PATH:LINE ..." TESTS="FILE ..."
-	rm -rf build/mutants
-	$(BIN)/python -m benchmarks.mutants map $(LINES) --tests $(TESTS) --seconds 7200
-	$(BIN)/python -m benchmarks.mutants run $(LINES) --seconds 3600
-	$(BIN)/python -m benchmarks.mutants table
 
 lint: dev  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -201,38 +185,32 @@ lint: dev  ## ruff and mypy
 	$(BIN)/mypy
 
 check: setup  ## every registered task against the whole contract (an hour or so)
-	$(BIN)/envsuite-check '*'
+	$(BIN)/envsuite check '*'
 
-equivalence: dev  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
+equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 	$(BIN)/python -m benchmarks.alfworld_compat --write
-
-textworld-proof: dev  ## TextWorld's native engine against the interpreter, frame by frame, on many games
 	$(BIN)/python -m benchmarks.textworld_native --games 200 --episodes 60
 
-gallery: dev  ## play and draw the gallery of environments again
-	$(BIN)/python -m docs._gallery
-	$(BIN)/python -m docs._report_picture
-	$(BIN)/python -m docs._watch_picture
+gallery: dev  ## play and draw the gallery and the pictures of the docs again
+	for module in _gallery _report_picture _watch_picture; do $(BIN)/python -m docs.$$module || exit; done
 
 figures: setup  ## write the figures of the docs and the meta-analysis from stored results
-	$(BIN)/python -m docs._figures
-	$(BIN)/python -m docs._templates
-	$(BIN)/python -m docs._meta_analysis
+	for module in _figures _templates _meta_analysis; do $(BIN)/python -m docs.$$module || exit; done
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
-	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/envsuite models get smollm2-135m
 	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
-
-leaderboards: setup  ## render the pages of the leaderboards from their records
-	$(BIN)/python -m harness.cli.boards render
 
 site: dev  ## docs and leaderboards as static pages in site/ (search needs a server: python3 -m http.server -d site); REPLAYS=1 adds pictures to the boards
 	$(BIN)/python -m mkdocs build --strict --quiet
 
-boards: setup  ## play the random player and the expert of every leaderboard again, then render
-	$(BIN)/python -m harness.cli.boards play $(dir $(wildcard leaderboards/*/metadata.json))
+leaderboards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render
+
+boards: setup  ## play random and expert of every leaderboard again
+	$(BIN)/python -m harness.cli.boards play $(dir $(wildcard leaderboards/*/metadata.json))
+	$(MAKE) leaderboards
 
 constraints:  ## resolve constraints.txt again (needs uv)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --constraint <(echo torch==2.13.0) --no-header --no-annotate -q \
@@ -245,4 +223,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter adapter-babyai test train-demo poad-starts studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swerex-server swerex-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence textworld-proof leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: $(shell grep -oE '^[a-z-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)

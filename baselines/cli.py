@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from envsuite.errors import MissingExtra
 from harness import cli
+from harness.execution import Execution
+from harness.settings import add_flags, named, read
 
 if TYPE_CHECKING:
     from baselines.recipe import Recipe
@@ -39,8 +41,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="check the recipe and estimate its memory (under a launcher: per process) without training",
     )
-    parser.add_argument("--max-concurrent", type=int, default=64, help="episodes played at once (64)")
-    cli.add_executor(parser)
+    parser.add_argument("--max-concurrent", type=int, default=64, help="episodes played at once (default: 64)")
+    add_flags(parser, Execution, ("executor", "ray_address"))
     parser.add_argument(
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
@@ -75,9 +77,8 @@ def _main(argv: Sequence[str] | None) -> int:
     from baselines.distributed import collectives
     from baselines.logging.progress import TrainProgress
     from baselines.train import TrainingRun
-    from harness.evaluate import Execution
 
-    execution = Execution(max_concurrent=args.max_concurrent, executor=args.executor, ray_address=args.ray_address)
+    execution = read(Execution, named(args, Execution))
     began = time.monotonic()
     collectives.join()
     prints = collectives.first()

@@ -29,7 +29,7 @@ def validate(recipe: Any) -> None:
         )
     if recipe.sft.file and not Path(recipe.sft.file).is_file():
         raise UsageError(
-            f"sft.file = {recipe.sft.file!r} is not there: envsuite-data demos -o {recipe.sft.file} writes it."
+            f"sft.file = {recipe.sft.file!r} is not there: envsuite data demos -o {recipe.sft.file} writes it."
         )
     if recipe.model.lora_rank and not recipe.model.lora_targets:
         raise UsageError(f"model.lora_targets cannot be [] with lora_rank = {recipe.model.lora_rank}.")

@@ -48,7 +48,7 @@ def configuration(name: str) -> Any:
     if name not in shipped:
         remedy = "create it as the recipe's first lines say"
         if not name.startswith("models/"):  # where recipes have their own models; all others are on the hub
-            remedy = f"download it (envsuite-models get {name}), or {remedy}"
+            remedy = f"download it (envsuite models get {name}), or {remedy}"
         raise UsageError(
             f"--dry-run cannot estimate the memory of {name!r}, which is not on this machine: {remedy}, or use another "
             f"model, such as --set model.name={min(shipped)}."

@@ -74,7 +74,7 @@ class Demonstrations:
     """Expert games, on the first training seeds; 0: none."""
     expert: str = "expert"
     file: str = ""
-    """Chat JSONL from `envsuite-data demos` with the recipe's prompting, in place of `episodes`."""
+    """Chat JSONL from `envsuite data demos` with the recipe's prompting, in place of `episodes`."""
     advised: bool = False
     """Also learn every turn of `episodes` from a prompt that shows the expert's command, as a teacher reads it
     (`sdar`)."""

@@ -8,11 +8,11 @@ Both are in the same fold of five. Folds keep either the trials of one task toge
 classifier knows every floor plan, or all games of one floor plan. An area under the curve (AUC) of
 0.5 means that the classifier learned nothing. Rows:
 
-    v0, v1      games of train and valid_seen against generated ones of this version
-    v1-drawn    the same, but generated from the seeds of the split test instead of in pairs
-    v1-counted-elsewhere  the counts of version 1 come from the other four fifths of the tasks
-    v1-withheld the counts come from other floor plans, as for the floor plans of valid_unseen
-    unseen-v0, unseen-v1  valid_unseen against generated games; skipped if it is not installed
+    pairs       games of train and valid_seen against generated ones
+    drawn       the same, but generated from the seeds of the split test instead of in pairs
+    counted-elsewhere  the counts of floor plans come from the other four fifths of the tasks
+    withheld    the counts come from other floor plans, as for the floor plans of valid_unseen
+    unseen      valid_unseen against generated games; skipped if it is not installed
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from sklearn.model_selection import GroupKFold
 
 from benchmarks.alfworld_plans import SPLITS, CountedGame, count, make_table, plan_of, room_of, unseen_receptacles
 from envsuite.envs.alfworld.games import data
-from envsuite.envs.alfworld.games.counted_rooms import PlanTable
 from envsuite.envs.alfworld.games.floorplans import holders
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.plan_counts import PlanCounts
 from envsuite.errors import DataError, UsageError
 
 FOLDS = 5
@@ -125,40 +125,36 @@ def official_sample(official: Official) -> Sample:
     return Sample(official.counted.plan, official.name.split("/")[1], features(official.game))
 
 
-def pair(official: Official, version: int, seed: int, table: PlanTable | None = None) -> Sample:
+def pair(official: Official, seed: int, counts: PlanCounts | None = None) -> Sample:
     """Generates a game in the floor plan of an official one, of its task type if possible."""
     plan, task = official.counted.plan, official.name.split("/")[1]
     for task_types in ((task.split("-")[0],), GeneratorSettings.task_types):
-        settings = GeneratorSettings(task_types, (room_of(plan),), version=version)
+        settings = GeneratorSettings(task_types, (room_of(plan),))
         try:
-            return Sample(plan, task, features(generate(seed, settings, plan=plan, table=table).game))
+            return Sample(plan, task, features(generate(seed, settings, plan=plan, counts=counts).game))
         except UsageError:  # the room has no lamp on a table, for example
             continue
     raise UsageError(f"no game could be generated in floor plan {plan}")
 
 
-def pairs(
-    officials: Sequence[Official], version: int, table_of: Callable[[Official], PlanTable | None]
-) -> list[list[Sample]]:
-    """Generates DRAWS pairs of every official game, each from the table that `table_of` returns."""
+def pairs(officials: Sequence[Official], counts_of: Callable[[Official], PlanCounts | None]) -> list[list[Sample]]:
+    """Generates DRAWS pairs of every official game, each from the counts that `counts_of` returns."""
     return [
-        [pair(official, version, draw * 10_000 + n, table_of(official)) for n, official in enumerate(officials)]
+        [pair(official, draw * 10_000 + n, counts_of(official)) for n, official in enumerate(officials)]
         for draw in range(DRAWS)
     ]
 
 
-def drawn(version: int, number: int) -> list[list[Sample]]:
+def drawn(number: int) -> list[list[Sample]]:
     """Generates games from the seeds of the split test."""
     draws = []
     for draw in range(DRAWS):
-        games = [
-            generate(FIRST_TEST_SEED + draw * number + n, GeneratorSettings(version=version)) for n in range(number)
-        ]
+        games = [generate(FIRST_TEST_SEED + draw * number + n) for n in range(number)]
         draws.append([Sample(plan_of(made.name), made.name, features(made.game)) for made in games])
     return draws
 
 
-def tables_without(officials: Sequence[Official], by_plan: bool) -> dict[str, PlanTable]:
+def tables_without(officials: Sequence[Official], by_plan: bool) -> dict[str, PlanCounts]:
     """Maps each official game to a table counted without its task, or without its floor plan.
 
     If floor plans are left out, their receptacles are still known, as for valid_unseen.
@@ -169,7 +165,7 @@ def tables_without(officials: Sequence[Official], by_plan: bool) -> dict[str, Pl
         known = unseen_receptacles()
         if by_plan:
             known |= {official.counted.plan: official.counted.receptacles for official in officials}
-        table = PlanTable(make_table([officials[n].counted for n in train], known))
+        table = PlanCounts(make_table([officials[n].counted for n in train], known))
         tables |= {officials[n].name: table for n in test}
     return tables
 
@@ -177,14 +173,13 @@ def tables_without(officials: Sequence[Official], by_plan: bool) -> dict[str, Pl
 def measure(row: str) -> tuple[Separation, Separation | None]:
     """Returns the AUC of a row with folds of tasks, and with folds of floor plans."""
     officials = official_games(("valid_unseen",) if row.startswith("unseen") else SPLITS)
-    version = int("v1" in row)
-    if row == "v1-drawn":
-        generated = drawn(version, len(officials))
-    elif row in ("v1-counted-elsewhere", "v1-withheld"):
-        tables = tables_without(officials, row == "v1-withheld")
-        generated = pairs(officials, version, lambda official: tables[official.name])
+    if row == "drawn":
+        generated = drawn(len(officials))
+    elif row in ("counted-elsewhere", "withheld"):
+        tables = tables_without(officials, row == "withheld")
+        generated = pairs(officials, lambda official: tables[official.name])
     else:
-        generated = pairs(officials, version, lambda official: None)
+        generated = pairs(officials, lambda official: None)
     samples = [official_sample(official) for official in officials]
     by_task = separation(samples, generated, by_plan=False)
     if row.startswith("unseen"):  # four floor plans are too few for five folds
@@ -193,7 +188,7 @@ def measure(row: str) -> tuple[Separation, Separation | None]:
 
 
 def main() -> None:
-    rows = sys.argv[1:] or ["v0", "v1", "v1-drawn", "v1-counted-elsewhere", "v1-withheld", "unseen-v0", "unseen-v1"]
+    rows = sys.argv[1:] or ["pairs", "drawn", "counted-elsewhere", "withheld", "unseen"]
     print("| games | AUC, folds of tasks | AUC, folds of floor plans |\n|---|---|---|")
     for row in rows:
         try:

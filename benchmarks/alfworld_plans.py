@@ -22,9 +22,9 @@ import numpy as np
 
 from envsuite.cache import write_atomically
 from envsuite.envs.alfworld.games import data
-from envsuite.envs.alfworld.games.counted_rooms import RARE, SINGLE, Group, PlanTable
 from envsuite.envs.alfworld.games.floorplans import ROOMS, floor_plan, holders, statistics
 from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.plan_counts import RARE, SINGLE, Group, PlanCounts
 
 OUTPUT = Path(__file__).parents[1] / "envsuite/envs/alfworld/games/plans.json"
 SPLITS = ("train", "valid_seen")
@@ -163,7 +163,7 @@ def _row(plan: int, receptacles: Counter[Group], games: list[CountedGame], model
 
 
 def _placed(plan: int) -> Counter[Group]:
-    return Counter((spot.kind, spot.openable) for spot in floor_plan(plan).spots)
+    return Counter((receptacle.kind, receptacle.openable) for receptacle in floor_plan(plan).fixed_receptacles)
 
 
 def _borrowed_receptacles(plan: int, known: dict[int, Counter[Group]]) -> Counter[Group]:
@@ -252,7 +252,7 @@ class _RoomModel:
             group: float(np.exp(self.level.get(group, -1.0)) * number ** self.slope.get(group, 0.3))
             for group, number in receptacles.items()
         }
-        copies = PlanTable({"plans": {str(plan): {"more": 1.0}}, "rooms": {self.room: self.counts}})
+        copies = PlanCounts({"plans": {str(plan): {"more": 1.0}}, "rooms": {self.room: self.counts}})
         means = {thing: _mean(copies.copies(plan, self.room, thing)) for thing in floor_plan(plan).things}
         spread = self._spread(plan, means, weights)
         return {
@@ -295,7 +295,7 @@ class _RoomModel:
         low, high = 0.05, 20.0
         for _ in range(30):
             factor = (low * high) ** 0.5
-            copies = PlanTable({"plans": {str(plan): {"more": factor}}, "rooms": {self.room: self.counts}})
+            copies = PlanCounts({"plans": {str(plan): {"more": factor}}, "rooms": {self.room: self.counts}})
             means = {thing: _mean(copies.copies(plan, self.room, thing)) for thing in things}
             if sum(means.values()) < sum(goals.values()):
                 low = factor

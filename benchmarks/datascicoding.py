@@ -6,7 +6,7 @@ feature variant.
 Published: POAD (Wen et al., 2024), Table 4, whose CAAFE columns are as printed there
 (`harness.suites.published_numbers`). Which rows the paper drew is not known; here they are drawn with seed
 0 after dropping incomplete rows, which for pharyngitis gives exactly the paper's 512. The Kaggle
-sets need `envsuite-data add NAME FILE`, airlines a download from OpenML.
+sets need `envsuite data add NAME FILE`, airlines a download from OpenML.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Simulation of the differences that envsuite-generalize prints: python -m benchmarks.generalization_gap -o FILE.md
+"""Simulation of the differences that envsuite generalize prints: python -m benchmarks.generalization_gap -o FILE.md
 
 Draws success of a player, the random player and the expert on games of one easy (seen) and one hard (unseen) place, and
 counts how often each 95 % interval excludes the true value. An untrained player is as far above the random player at

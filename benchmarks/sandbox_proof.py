@@ -1,4 +1,4 @@
-"""All proofs of the sandboxes in one command: attacks, tests, red team, misdeeds, and the swe-rex driver.
+"""All proofs of the sandboxes in one command: attacks, tests, red team and misdeeds.
 
     python -m benchmarks.sandbox_proof play [part ...] [--seconds N]
     python -m benchmarks.sandbox_proof page --markdown benchmarks/sandbox_proof.md
@@ -37,8 +37,8 @@ TESTS = {
     "exploring turns": "../envs/datascicoding/test_exploring",
 }
 """parts that are tests: name -> files in tests/sandbox"""
-SELF_TEST, SWE_REX = "self-test", "swe-rex"
-PARTS = (SELF_TEST, *TESTS, SWE_REX)
+SELF_TEST = "self-test"
+PARTS = (SELF_TEST, *TESTS)
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 _FINDING = re.compile(r"^\s*(ok|FAIL|open|none) ", re.MULTILINE)
 
@@ -69,7 +69,7 @@ def play(journal: ResultJournal, parts: list[str], end: float, limit: float) -> 
     cut = 0
     for part in parts:
         for user in USERS if os.geteuid() == 0 else USERS[1:]:
-            if (part, user) in journal.results or (part == SWE_REX and user != USERS[0]):
+            if (part, user) in journal.results:
                 continue
             if time.monotonic() > end:
                 print("more to play")
@@ -98,8 +98,7 @@ def command(part: str, user: str) -> list[str]:
         words = ["env", "DOCKERD_FOR_ALL=1", ".ci/dockerd", ".ci/as-user", sys.executable]
     if part == SELF_TEST:
         return [*words, "-m", "harness.cli.check", "--sandbox"]
-    files = "test_swerex" if part == SWE_REX else TESTS[part]
-    return [*words, "-m", "pytest", "-q", "-n", "0", *(f"tests/sandbox/{name}.py" for name in files.split())]
+    return [*words, "-m", "pytest", "-q", "-n", "0", *(f"tests/sandbox/{name}.py" for name in TESTS[part].split())]
 
 
 def totals(part: str, output: str) -> dict[str, int]:
@@ -125,12 +124,7 @@ def write_page(journal: ResultJournal) -> tuple[str, int]:
         for user in USERS
         if (part, user) in journal.results
     ]
-    missing = [
-        f"{part} ({user})"
-        for part in PARTS
-        for user in USERS
-        if (part, user) not in journal.results and (part, user) != (SWE_REX, USERS[1])
-    ]
+    missing = [f"{part} ({user})" for part in PARTS for user in USERS if (part, user) not in journal.results]
     attacks = sandbox_red_team.totals(
         ResultJournal(sandbox_red_team.JOURNAL, fingerprint(Path(red_team.__file__))),
     )
@@ -143,7 +137,7 @@ From `make sandbox-proof`. {f"Not run yet: {', '.join(missing)}" if missing else
 ## Tests and attacks, per user
 
 Skipped are tests of what this machine does not have. In the self-test, each driver of {", ".join(drivers.SAFE)} is
-attacked; attacks that only `process` does not stop are not counted. swe-rex runs against a server on this machine.
+attacked; attacks that only `process` does not stop are not counted.
 
 {table(["part", "user", "passed", "failed", "skipped", "seconds", "load average"], rows)}
 ## Red team on noise labels

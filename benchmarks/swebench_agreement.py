@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
-from envsuite.envs.swegym import grading
+from envsuite.envs.swegym.judge import grading
 from tests.envs import swe_logs
 from tests.golden import swebench_verdicts
 from tests.golden.swebench_verdicts import LISTS, digest, letter

@@ -1,12 +1,12 @@
 """Mined instances of SWE-Gym: the yield of mining, the shipped list, and the verdicts of a sample.
 
-    `python -m benchmarks.swegym_mined [--mined FOLDER ...] [--texts] [--sample 12] [--markdown FILE]`
+    `python -m benchmarks.swegym_mined [--mined FOLDER ...] [--sample 12] [--markdown FILE]`
 
-`--mined` reads the journals of `envsuite-swe mine`, adds their instances to the shipped list (at most 3 MB) and
-writes the yield per package (`benchmarks/swegym_mined.json`, a part per folder). `--texts` writes all issue
-texts again. Of a sample, drawn by the ids' hash, four submissions are graded as the environment grades them:
-the gold patch must resolve the record; no change, an empty line in a file of the gold patch, and the gold patch
-without its largest hunk must not. Exits with 1 otherwise.
+`--mined` reads the journals of `envsuite swe mine`, adds their instances to the shipped list (at most 3 MB) and
+writes the yield per package (`benchmarks/swegym_mined.json`, a part per folder). Of a sample, drawn by the ids'
+hash, four submissions are graded as the environment grades them: the gold patch must resolve the record; no change,
+an empty line in a file of the gold patch, and the gold patch without its largest hunk must not. Exits with 1
+otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
-from envsuite.envs.swegym.mined import library, miner, rewriting
+from envsuite.envs.swegym.makers import mining
+from envsuite.envs.swegym.mined import tasks as library
 from envsuite.envs.swegym.published.problem import PublishedProblem
 from envsuite.envs.swegym.published.runs import changes_of
 from envsuite.errors import DataError
@@ -52,7 +53,7 @@ LEFT_OUT = {
     "pypi__url-normalize-3.0.0-a22c3fdd": "its text names a missing function and specifies it in part",
     "pypi__xmltodict-0.10.0-9e7ce9ba": "its text shows one of the two forms of an option",
     "pypi__xmltodict-0.13.0-034776f1": "its text does not give the input of the check",
-    "pypi__jsonpickle-4.0.3-f9a1481a": "its recipe installs scikit-learn for one test",
+    "pypi__jsonpickle-4.0.3-f9a1481a": "its setup installs scikit-learn for one test",
     "pypi__uritools-6.1.4-4e140e9b": "its text does not give the value of the test's parameter",
     "pypi__uritools-6.1.4-8793a2ad": "its text shows a value that unittest shortened",
     "pypi__cachetools-7.2.6-36376b97": "its text does not show the helper that counts",
@@ -64,34 +65,20 @@ SUBMISSIONS = ("gold patch", "no change", "empty line", "part of the gold patch"
 
 
 def ship(folders: Sequence[Path]) -> None:
-    """Adds the instances of folders of `envsuite-swe mine` to the shipped list, and writes their yields."""
+    """Adds the instances of folders of `envsuite swe mine` to the shipped list, and writes their yields."""
     rounds = json.loads(YIELDS.read_text())
-    results = [miner.PairResult(row["repo"].partition("/")[2], records=[row]) for row in library.rows()]
+    results = [mining.PairResult(row["repo"].partition("/")[2], records=[row]) for row in library.rows()]
     for folder in folders:
-        mined = miner.MiningJournal(folder).results
-        partial = Counter(str(verdict) for result in mined for verdict in result.partial)
-        rounds[folder.resolve().name] = {"packages": miner.yields(mined), "partial": partial}
+        mined = mining.MiningJournal(folder).results
+        rounds[folder.resolve().name] = {"packages": mining.yields(mined)}
         results += mined
-    rows = [row for row in miner.records(results) if row["instance_id"] not in LEFT_OUT]
+    rows = [row for row in mining.records(results) if row["instance_id"] not in LEFT_OUT]
     while library.write(rows) > MOST_BYTES:
         largest = Counter(row["repo"] for row in rows).most_common(1)[0][0]
         rows.remove(max((row for row in rows if row["repo"] == largest), key=lambda row: len(json.dumps(row))))
     library.mined_tasks.cache_clear()
     write_licences()
     write_atomically(YIELDS, json.dumps(rounds, indent=1) + "\n")
-
-
-def renew_texts() -> None:
-    """Writes the issue texts of the shipped list again, after a change of how they are written."""
-    rows = []
-    for row in library.rows():
-        try:
-            rows.append(rewriting.rewritten(row, drivers.choose()))
-        except DataError as error:
-            print(error, file=sys.stderr)
-            rows.append(row)
-    library.write(rows)
-    library.mined_tasks.cache_clear()
 
 
 def write_licences() -> None:
@@ -150,7 +137,7 @@ def verdicts(count: int) -> tuple[list[str], bool]:
     wrong = []
     began = time.monotonic()
     for task in tasks:
-        problem = PublishedProblem(task.record, task.recipe, drivers.choose())
+        problem = PublishedProblem(task.record, task.setup, drivers.choose())
         for name, changes in submissions(problem).items():
             if changes is None:
                 continue
@@ -199,18 +186,14 @@ def _draw(task: library.MinedTask) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mined", type=Path, nargs="+", help="folders of `envsuite-swe mine`")
-    parser.add_argument("--texts", action="store_true", help="write all issue texts again")
+    parser.add_argument("--mined", type=Path, nargs="+", help="folders of `envsuite swe mine`")
     parser.add_argument("--sample", type=int, default=12)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     if args.mined:
         ship(args.mined)
-    if args.texts:
-        renew_texts()
     rounds = json.loads(YIELDS.read_text()).values()
     packages = merged(row for part in rounds for row in part["packages"])
-    partial = [sum(part["partial"].get(verdict, 0) for part in rounds) for verdict in ("True", "False")]
     lines, right = verdicts(args.sample)
     seconds = sum(row["seconds"] for row in packages)
     kept = sum(row["kept"] for row in packages)
@@ -220,9 +203,7 @@ def main() -> None:
     page = [
         *("## The list", "", *listed(), "", "## A sample, graded", "", *lines, ""),
         *("## The yield", "", *yield_table(packages), ""),
-        f"{rate} instances per hour and worker, on a crowded machine. A part of the gold patch was graded for one "
-        f"candidate in three: {partial[0]} of "
-        f"{sum(partial)} resolve the record.",
+        f"{rate} instances per hour and worker, on a crowded machine.",
         *(
             "",
             f"The miner kept {kept}: {shipped} are shipped, {twice} was kept twice, and {len(LEFT_OUT)} are left out:",

@@ -44,7 +44,7 @@ TASKS = {
     "VirtualHome-food_preparation-v0": 1,
     "TextWorld-easy-v0": 6,
     "DataSciCoding-easy-v1": 2,
-    "SWEGym-easy-v1": 2,
+    "SWEGym-easy-v0": 2,
 }
 """Number of games of each task that the expert plays; the random player plays half of them."""
 MOST_TURNS = {"expert": None, "random": 8}
@@ -188,7 +188,7 @@ Written by `python -m benchmarks.tool_calls`, Python {platform.python_version()}
 A scripted player plays the same games twice through a local chat-completions server: with `--action-grammar action`
 and with `--action-grammar tools`. Compared are observations, rewards, faults, success, progression, ends and metrics.
 A round trip is a call whose result the next request sends back with the call's id. Both runs are replayed with
-`envsuite-replay --check`. The random player plays at most {MOST_TURNS["random"]} turns.
+`envsuite replay --check`. The random player plays at most {MOST_TURNS["random"]} turns.
 
 | task | player | records | won | calls executed | round trips | differences |
 |---|---|--:|--:|--:|--:|--:|

@@ -45,7 +45,7 @@ ARGS = {
     "llamacpp": f"--jinja --chat-template-file {FOLDER / 'named_tools.jinja'}",
 }
 """Further words of each server's command line."""
-TASKS = {"BabyAI-easy-v0": (4, 5), "ALFWorld-generated-easy-v0": (2, 4), "SWEGym-easy-v1": (2, 4)}
+TASKS = {"BabyAI-easy-v0": (4, 5), "ALFWorld-generated-easy-v0": (2, 4), "SWEGym-easy-v0": (2, 4)}
 """Games of each task, and the most turns of a game. The tools of the last two take arguments."""
 MAX_TOKENS = 64
 HEADING = "## Real servers"
@@ -161,7 +161,7 @@ def section(rows: Sequence[str]) -> str:
 plays with `--action-grammar tools`, `tool_choice: required`, strict tools, temperature 1 and at most {MAX_TOKENS}
 tokens a reply. A round trip is a call of the server whose result a later request sends directly after it, with its id.
 Unreadable calls name no tool or have wrong arguments; the environment refuses others, such as a walk into a wall. A
-difference is a call that is not in the records as the server sent it, or a record that `envsuite-replay --check` plays
+difference is a call that is not in the records as the server sent it, or a record that `envsuite replay --check` plays
 otherwise.
 
 | server | task | games | replies | calls | executed | unreadable | refused | round trips | most in a request | \

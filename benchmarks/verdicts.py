@@ -1,4 +1,4 @@
-"""Simulates the verdicts of `envsuite-table`: how often a word is wrong, and how often a difference is found.
+"""Simulates the verdicts of `envsuite table`: how often a word is wrong, and how often a difference is found.
 
     python -m benchmarks.verdicts > benchmarks/verdicts.md
 

@@ -37,14 +37,14 @@ class Entry(NamedTuple):
 
 
 ENTRIES = (
-    Entry("alfworld", "ALFWorld", "ALFWorld-generated-medium-v2",
-          ("ALFWorld-generated-easy-v2", "ALFWorld-generated-medium-v2", "ALFWorld-generated-hard-v2"),
+    Entry("alfworld", "ALFWorld", "ALFWorld-generated-medium-v0",
+          ("ALFWorld-generated-easy-v0", "ALFWorld-generated-medium-v0", "ALFWorld-generated-hard-v0"),
           "the room of the episode: every receptacle and what is in it; dark ones are closed at the start"),
     Entry("babyai", "BabyAI", "BabyAI-hard-v0",
-          ("BabyAI-easy-v1", "BabyAI-medium-v0", "BabyAI-hard-v0"),
+          ("BabyAI-easy-v0", "BabyAI-medium-v0", "BabyAI-hard-v0"),
           "Minigrid's drawing of the start; the player sees the bright cells"),
-    Entry("textworld", "TextWorld", "TextWorld-medium-v2",
-          ("TextWorld-easy-v3", "TextWorld-medium-v2", "TextWorld-hard-v2"),
+    Entry("textworld", "TextWorld", "TextWorld-medium-v0",
+          ("TextWorld-easy-v0", "TextWorld-medium-v0", "TextWorld-hard-v0"),
           "the map of the generated world; the player starts in the dark room"),
     Entry("overcooked", "Overcooked", "Overcooked-hard-v2",
           ("Overcooked-easy-v2", "Overcooked-medium-v2", "Overcooked-hard-v2",
@@ -61,7 +61,7 @@ ENTRIES = (
            "DataSciCoding-mle-v0", "DataSciCoding-caafe-v0"),
           "two columns of the episode's training table, one colour per class"),
     Entry("swegym", "SWE-Gym", "SWEGym-medium-v0",
-          ("SWEGym-easy-v0", "SWEGym-medium-v0", "SWEGym-hard-v0", "SWEGym-larger-v0",
+          ("SWEGym-easy-v0", "SWEGym-medium-v0", "SWEGym-hard-v0",
            "SWEGym-mined-easy-v0", "SWEGym-mined-medium-v0", "SWEGym-mined-hard-v0"),
           "the tests of the repository: the filled ones fail before the repair"),
 )  # fmt: skip

@@ -18,7 +18,7 @@ on it. Blue: published, with the 95 % interval that the source allows. Hollow: t
 games nor a spread. Orange: ours. [Statistics](statistics.md#comparing-with-a-published-number)
 explains the intervals and the words; [Suites and tables](../reference/suites.md) the protocols.
 
-`envsuite-table --task TASK` prints the same for any task of the tables, with your own runs.
+`envsuite table --task TASK` prints the same for any task of the tables, with your own runs.
 """
 
 

@@ -11,7 +11,6 @@ import logging
 import os
 import posixpath
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from mkdocs.structure.files import File, Files
 
 from envsuite import registry
 from harness import report
+from harness.__main__ import VERBS
 from harness.cli.envs import card, share_of_wins
 from harness.suites import leaderboard_pages
 
@@ -166,15 +166,14 @@ def cards() -> str:
 
 
 def command_line() -> str:
-    """Returns the help of every command, as its parser prints it."""
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    """Returns the help of every verb, as its parser prints it."""
     parts = []
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "84"  # the width to which argparse folds
     try:
-        for name, target in sorted(scripts.items()):
-            text = importlib.import_module(target.partition(":")[0]).parser().format_help()
-            parts.append(f"\n## {name}\n\n```text\n{text.rstrip()}\n```\n")
+        for name, verb in VERBS.items():
+            text = importlib.import_module(verb.module or "baselines.cli").parser().format_help()
+            parts.append(f"\n## envsuite {name}\n\n```text\n{text.rstrip()}\n```\n")
     finally:
         del os.environ["COLUMNS"]
         if before is not None:

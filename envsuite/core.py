@@ -94,7 +94,6 @@ class TextEnv(LazilySeededEnv, ABC):
         self._initial_remaining: int | None = None
         self._potential = 0.0
         self._script: Sequence[str] | None = None  # of the blind player in this episode
-        self._drawn_ahead: tuple[Any, Any] | None = None  # (seed and knobs of a later reset, its `_draw_game`)
 
     # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
@@ -120,23 +119,7 @@ class TextEnv(LazilySeededEnv, ABC):
         info["labels"] = self.labels()
         return self._with_turns_left(text), info
 
-    def draw_ahead(self) -> None:
-        """Draws the game of the next reset without a seed ahead of time. Results do not change.
-
-        A vector environment calls it while it waits. It does nothing in families that do not define `_draw_game`.
-        """
-        if type(self)._draw_game is TextEnv._draw_game:
-            return
-        seed = self._next_seed()
-        drawn_for = seed, dict(vars(self.settings))
-        if self._drawn_ahead is None or self._drawn_ahead[0] != drawn_for:
-            self._drawn_ahead = drawn_for, self._draw_game(seed)
-
     def _drawn_game(self, seed: int) -> Any:
-        """Returns `_draw_game(seed)`, which `draw_ahead` may have called already."""
-        ahead, self._drawn_ahead = self._drawn_ahead, None
-        if ahead is not None and ahead[0] == (seed, vars(self.settings)):
-            return ahead[1]
         return self._draw_game(seed)
 
     def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
@@ -249,10 +232,7 @@ class TextEnv(LazilySeededEnv, ABC):
         """Runs one command of the player, which may be any string."""
 
     def _draw_game(self, seed: int) -> Any:
-        """Returns what a reset draws from the seed and the knobs alone, for `_reset` to get by `_drawn_game(seed)`.
-
-        Families whose resets are expensive define it, so that a vector environment can call it ahead of time.
-        """
+        """Returns what a reset draws from the seed and the knobs alone, for families that cache it."""
 
     def admissible(self) -> list[str]:
         """Returns the commands that make sense now; empty if they are unlimited."""
@@ -419,7 +399,7 @@ def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any], task: str = "")
     declared = declared_knobs(env_class)
     for name in knobs:
         if name not in declared:
-            absent = {"processes": "Set it in envsuite.registry.make_vec().", **env_class.absent_knobs}.get(name)
+            absent = env_class.absent_knobs.get(name)
             hint = f" {absent}" if absent else did_you_mean(name, declared) or f" It has {', '.join(declared)}."
             raise BadKnob(f"{task or env_class.__name__} has no knob {name!r}.{hint}")
     return {name: knob.check(knobs[name]) if name in knobs else knob.default for name, knob in declared.items()}

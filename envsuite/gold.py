@@ -1,4 +1,4 @@
-"""Tests whether the expert can win every game of a panel and an idle player cannot: `envsuite-check
+"""Tests whether the expert can win every game of a panel and an idle player cannot: `envsuite check
 --gold ENV`.
 
 The expert plays each game several times (in SWE-Gym: it applies the gold patch), and an idle player

@@ -18,8 +18,8 @@ from envsuite.errors import MissingExtra, UnknownTask, UntrustedKnob, UsageError
 from envsuite.types import Family, Panel, RewardMode, ShapingUnit, Task
 
 NAMESPACE = "envsuite"
-PROCESS_VECTOR = "envsuite.vector.processes:ProcessVectorEnv"
-"""Entry point of the vector environment that shares its games out among processes."""
+VECTOR = "envsuite.vector.base:TextVectorEnv"
+"""vector environment of tasks without one of their own"""
 
 T = TypeVar("T")
 
@@ -41,14 +41,14 @@ def register(task: Task) -> None:
         entry_point=task.entry_point,
         kwargs=dict(task.kwargs),
         vector_entry_point=task.vector_entry_point or None,
-        disable_env_checker=True,  # tests and envsuite-check run the checker
+        disable_env_checker=True,  # tests and envsuite check run the checker
     )
     TASKS[task.id] = task
     gym.registry[spec.id] = spec
 
 
 def register_family(family: Family) -> None:
-    """Adds a family with its default task; `envsuite-envs` lists it."""
+    """Adds a family with its default task; `envsuite envs` lists it."""
     FAMILIES[family.name] = family
 
 
@@ -174,7 +174,7 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
         words = set(lower.split("-"))
         holding = [name for name in TASKS if words <= set(name.lower().split("-"))]
         hint = did_you_mean(name_pattern, holding[-1:] or [*FAMILIES, *TASKS])
-        raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite-envs` lists them all.")
+        raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite envs` lists them all.")
     return matches
 
 
@@ -250,15 +250,10 @@ def make_vec(
     shaping_gamma: float = 0.99,
     shaping_unit: ShapingUnit | str = ShapingUnit.COMMAND,
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
-    processes: int = 1,
     render_mode: str | None = None,
     **knobs: Any,
 ) -> Any:
-    """Builds `num_envs` environments of a task with `gym.make_vec`, using the task's own vector
-    environment if it has one.
-
-    With `processes` above 1, the games are shared out among that many processes, which play at the same time; the
-    results are the same.
+    """Builds a vector environment of `num_envs` games of a task: the task's own class, or a `TextVectorEnv`.
 
     Examples:
         >>> envs = make_vec("virtualhome-easy", 2)
@@ -268,17 +263,9 @@ def make_vec(
     """
     task = _single(task)
     settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), render_mode, knobs)
-    reset_option = {"autoreset_mode": autoreset_mode}
-    options: dict[str, Any] = reset_option if task.vector_entry_point else {"vector_kwargs": reset_option}
-    make_part = partial(_make_games, task, {**options, **settings})
-    if processes == 1:
-        return make_part(num_envs)
-    return load(PROCESS_VECTOR)(make_part, num_envs, processes)
-
-
-def _make_games(task: Task, options: dict[str, Any], num_envs: int) -> Any:
-    """Returns a vector environment in this process, which may be a new one that does not know the task yet."""
-    register(task)
+    if not task.vector_entry_point:
+        return load(VECTOR)(partial(env_class(task), **settings), num_envs, autoreset_mode)
+    options = {"autoreset_mode": autoreset_mode, **settings}
     return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **options))
 
 

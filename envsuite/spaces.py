@@ -57,14 +57,6 @@ class LazilySeededEnv(gym.Env[str, str]):
         """Draws the seed of an episode that begins without one from `np_random`."""
         return int(self.np_random.integers(2**31))
 
-    def _next_seed(self) -> int:
-        """Returns the seed that `_take_seed` draws next, and leaves it there."""
-        generator = self.np_random.bit_generator
-        state = generator.state
-        seed = self._take_seed()
-        generator.state = state
-        return seed
-
     @property
     def _np_random(self) -> np.random.Generator | None:
         """The generator that Gymnasium's properties read and write; a seed of -1 belongs to a generator set by hand."""

@@ -1,6 +1,6 @@
 """HiLo: an environment of somebody else's, registered from outside in one line.
 
-envsuite-check HiLo --module examples.hilo
+envsuite check HiLo --module examples.hilo
 envsuite-eval -m random -e HiLo --module examples.hilo
 """
 

@@ -11,7 +11,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from harness.interop.trl import factory, games
 
-model, task = sys.argv[1:3]  # a model whose chat template knows tools, and `envsuite-envs` for the tasks
+model, task = sys.argv[1:3]  # a model whose chat template knows tools, and `envsuite envs` for the tasks
 trainer = GRPOTrainer(
     model=model,
     args=GRPOConfig(

@@ -6,6 +6,7 @@ change it), `evaluate` and `open_slots`.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import json
@@ -25,7 +26,8 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import UsageError, did_you_mean
-from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
+from envsuite.reading import parse_json
+from envsuite.types import DEFAULT_SHAPING, Panel, RewardMode, Shaping, Task, knobs_json
 from harness import config_file, hash_chain, records
 from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
@@ -37,6 +39,7 @@ from harness.rollout.activity import Activity, Heartbeat
 from harness.rollout.executors import Executor, LocalExecutor, ProcessExecutor
 from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
+from harness.settings import omissions, setting
 from harness.stats.summary import Summary, summarise
 from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWeights
 
@@ -49,25 +52,75 @@ ENV_TIMEOUT = 600.0
 """Seconds for an environment in a worker to answer, unless `Execution.env_timeout` is set."""
 
 
+OWN_FIELDS = {
+    "model", "messages", "prompt", "tools", "stream", "n", "seed", "temperature", "top_p", "max_tokens", "stop",
+}  # fmt: skip
+"""fields of a request that have their own flags or belong to the harness"""
+
+
+def _temperature(text: str) -> float | None:
+    """Reads --temperature; None stands for the server's default."""
+    if text == "default":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number or 'default', not {text!r}") from None
+
+
+def _canonical_body(text: str) -> str:
+    """Returns the JSON object of --extra-body with sorted keys; '' for none. Raises UsageError."""
+    if not text:
+        return ""
+    try:
+        body = parse_json(text)
+    except ValueError as error:
+        raise UsageError(f"--extra-body takes a JSON object, and {text[:80]!r} is none: {error}") from None
+    if not isinstance(body, dict):
+        raise UsageError(f'--extra-body takes a JSON object such as {{"top_k": 20}}, not {text[:80]!r}.')
+    if fixed := OWN_FIELDS & body.keys():
+        raise UsageError(f"--extra-body cannot set {', '.join(sorted(fixed))}: that is what the run itself sends.")
+    return json.dumps(body, sort_keys=True)
+
+
 @dataclass(frozen=True)
 class Sampling:
     """Sampling settings of a model."""
 
-    temperature: float | None = 0.0
-    """None: the server's default"""
-    top_p: float = 1.0
-    max_tokens: int = 512
-    action_mode: str = "write"
-    """write | score: choose among admissible commands by likelihood (TWOSOME)"""
-    normalisation: str = "word"
-    """normalisation of likelihoods: sum | token | word | trie"""
-    dtype: str = "auto"
-    reasoning_effort: str = ""
-    """sent to servers that know it; "": not sent"""
-    extra_body: str = ""
-    """JSON object whose fields are added to every request to a server, with sorted keys; "": none"""
-    thinking_budget: int = 0
-    """most tokens of reasoning in a reply, where a provider has such a limit; 0: the provider's own"""
+    temperature: float | None = setting(
+        0.0,
+        "0: the most likely token; 'default': the server's own (default: 0)",
+        at_least=0,
+        type=_temperature,
+        metavar="T",
+    )
+    top_p: float = setting(1.0, "share of the probability mass to sample from")
+    max_tokens: int = setting(512, "per reply", at_least=1)
+    action_mode: str = setting(
+        "write", "score: choose the most likely admissible command (TWOSOME)", choices=["write", "score"]
+    )
+    normalisation: str = setting(
+        "word", "of likelihoods, with --action-mode score", choices=["sum", "token", "word", "trie"]
+    )
+    dtype: str = setting(
+        "auto", "float32, bfloat16, float16; auto: float32 on a CPU, bfloat16 on a GPU that supports it"
+    )
+    reasoning_effort: str = setting(
+        "", "such as low, medium or high, for servers that know it", omitted=True, metavar="LEVEL"
+    )
+    extra_body: str = setting(
+        "",
+        "fields added to every request, such as '{\"top_k\": 20}'",
+        read=_canonical_body,
+        omitted=True,
+        metavar="JSON",
+    )
+    thinking_budget: int = setting(
+        0,
+        "most tokens of reasoning per reply; for inspect:, vllm: and llamacpp:; 0: the provider's own",
+        omitted=True,
+        metavar="N",
+    )
 
 
 @dataclass(frozen=True)
@@ -81,14 +134,16 @@ class RunConfig:
     gguf_file: str = field(default="", kw_only=True)
     """path of the model's file, if `model` is its name alone"""
     knobs: dict[str, Any] = field(default_factory=dict)
-    split: str = ""
-    episodes: int | None = None
-    """number of seeds; None: the complete panel, or 100"""
-    attempts: int = 1
-    seed: int = 0
-    """offset of the first seed in the split"""
-    reward_mode: str = "sparse"
-    max_turns: int | None = None
+    split: str = setting("", "train | test | the splits of the task; default: the task's last one")
+    episodes: int | None = setting(None, "seeds per task (default: a whole panel, or 100)", short="-n", type=int)
+    attempts: int = setting(1, "attempts per seed", "repeats", short="-r", at_least=1)
+    seed: int = setting(0, "number of the split's first seed to play")
+    reward_mode: str = setting(
+        "sparse", "reward mode of the task", "reward", choices=[str(mode) for mode in RewardMode]
+    )
+    max_turns: int | None = setting(
+        None, "limit on the model's turns, besides the environment's own", at_least=1, type=int
+    )
     sampling: Sampling = Sampling()
     prompting: Prompting = Prompting()
 
@@ -109,18 +164,13 @@ class RunConfig:
         }
         if is_model(self.model):
             identity["sampling"] = asdict(self.sampling)
-            for name in (
-                "reasoning_effort",
-                "extra_body",
-                "thinking_budget",
-            ):  # newer settings: without them, older ids stay
-                if not identity["sampling"][name]:
-                    del identity["sampling"][name]
             identity["prompting"] = asdict(self.prompting)
-            if self.prompting.wording == "plain":  # keeps the ids of runs that are older than this setting
-                del identity["prompting"]["wording"]
+            for part, cls in (("sampling", Sampling), ("prompting", Prompting)):
+                for name, default in omissions(cls).items():
+                    if identity[part][name] == default:
+                        del identity[part][name]
             if not self.prompting.protocol:
-                del identity["prompting"]["protocol"], identity["prompting"]["words"]
+                del identity["prompting"]["words"]
             identity["weights"] = weights(self.model, self.gguf_file)
         return identity
 

@@ -1,4 +1,4 @@
-"""Settings of a run that do not change its result: concurrency, workers, timeouts and budgets."""
+"""Settings of a run that do not change its result: concurrency, workers, timeouts, budgets, and access to models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
+from harness.settings import check, setting
 from harness.stats.summary import Summary
 
 
@@ -17,20 +18,19 @@ class Budget:
     earlier calls of the run, but not reused episodes.
     """
 
-    cost: float = 0.0
-    """USD"""
-    tokens: int = 0
-    """prompt and reply tokens"""
-    seconds: float = 0.0
-    """duration of this call"""
+    cost: float = setting(
+        0.0,
+        "USD for all runs of the call; a run stops at this limit (exit code 3), and --resume continues",
+        "max_cost",
+        at_least=0,
+    )
+    tokens: int = setting(0, "limit on prompt and reply tokens, as --max-cost", "max_tokens_total", at_least=0)
+    seconds: float = setting(0.0, "limit in seconds on this call, as --max-cost", "max_time", at_least=0)
     before: tuple[float, int, float] = (0.0, 0, 0.0)
     """cost, tokens and seconds used by earlier runs of the same call"""
 
     def __post_init__(self) -> None:
-        limits = {"--max-cost": self.cost, "--max-tokens-total": self.tokens, "--max-time": self.seconds}
-        for flag, limit in limits.items():
-            if not limit >= 0:
-                raise UsageError(f"{flag} must be at least 0 (0: no limit), not {limit:g}.")
+        check(self)
 
     def after(self, began: float, used: Sequence[Summary]) -> Budget:
         """Returns the budget of the next run of a call that began at time `began` and has finished
@@ -68,32 +68,57 @@ class BudgetReached(EnvsuiteError):
 class Execution:
     """Settings of a run that do not change its result."""
 
-    max_concurrent: int = 16
-    num_workers: int = -1
-    """worker processes for environments; 0: none, -1: as the environment needs"""
-    resume: bool = False
+    max_concurrent: int = setting(16, "episodes at once", short="-c", at_least=1)
+    num_workers: int = setting(-1, "environment processes; -1 as needed, 0 none", at_least=-1)
+    resume: bool = setting(False, "continue a run of the same settings")
     budget: Budget = Budget()
     patience: float = 0.0
     """seconds to wait for another process that is writing to the same run"""
-    executor: str = "local"
-    """local | ray"""
-    ray_address: str = ""
-    """host:port | auto | "" for a cluster started by this process"""
-    env_timeout: float = 0.0
-    """seconds for an environment to answer, which implies worker processes; 0: 600 s, and workers
-    only if needed
-    """
+    executor: str = setting("local", "ray: on the nodes of a cluster", choices=["local", "ray"])
+    ray_address: str = setting("", "host:port or auto; empty: a cluster of this process")
+    env_timeout: float = setting(
+        0.0,
+        "seconds for an environment to answer a reset or a turn, else its episode is broken; starts worker processes "
+        "(default: 600, and processes only where they are needed)",
+        at_least=0,
+        metavar="S",
+    )
     isolate_unknown: bool = False
     """runs environments that are not part of envsuite in worker processes, where a crash only
     breaks an episode
     """
 
     def __post_init__(self) -> None:
+        check(self)
         if self.ray_address and self.executor != "ray":
             raise UsageError("--ray-address needs --executor ray.")
-        if self.num_workers < -1:
-            raise UsageError(f"--num-workers must be at least 0, or -1 for as many as needed, not {self.num_workers}.")
-        if self.env_timeout < 0:
-            raise UsageError(f"--env-timeout must be at least 0 seconds, not {self.env_timeout:g}.")
         if self.env_timeout and not self.num_workers:
             raise UsageError("--env-timeout needs worker processes: remove --num-workers 0.")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where a model runs and how it is reached; policies check the values."""
+
+    device: str = setting("auto", "cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
+    base_url: str | None = setting(
+        None, "http://host:port/v1; several, separated by commas, share the episodes", type=str
+    )
+    api_key_var: str | None = setting(None, "environment variable that holds the key; never the key itself", type=str)
+    served_model_name: str | None = setting(None, "the model's name on the server", type=str)
+    headers: Sequence[str] = setting(
+        (), "sent with every request and never stored; may be repeated", "header", action="append", metavar="NAME:VALUE"
+    )
+    timeout: float = setting(300.0, "seconds per request")
+    max_retries: int = setting(6, "per request, with growing pauses")
+    requests_per_minute: float | None = setting(None, "all requests together", type=float)
+    price: str | None = setting(None, "USD per million tokens, for --max-cost and records", type=str, metavar="IN,OUT")
+    server_python: str = setting(
+        "",
+        "interpreter or virtual environment that has the server (default: this one, the PATH, the cache)",
+        metavar="PATH",
+    )
+    server_context: int = setting(0, "tokens of a conversation; 0: vLLM the model's own, llama.cpp 4096", metavar="N")
+    server_gpu_share: float = setting(0.0, "part of the GPU memory; 0: the server's own", metavar="F")
+    server_tensor_parallel: int = setting(1, "GPUs that share each layer", metavar="N")
+    server_args: str = setting("", "further words of the server's command line", metavar="WORDS")

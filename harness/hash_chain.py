@@ -2,7 +2,7 @@
 
 Each step of a model's record has `prompt_hash`, the hash of the prompt, and `link`, the hash of the
 link before it, the prompt's hash and the reply. The first link follows the hash of the episode's key,
-the model's name and the weights. `envsuite-replay --check` builds the prompts again and compares.
+the model's name and the weights. `envsuite replay --check` builds the prompts again and compares.
 
 A chain belongs to one episode and not to the journal, whose lines are in the order in which episodes
 end: it does not depend on timing, workers or interruptions. `results_hash` in summary.json covers the

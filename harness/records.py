@@ -9,7 +9,7 @@
         reused.jsonl    episodes that come from the store and were not played (harness.episodes)
         weights.json    a served model's answer to a fixed question (harness.policies.connections.server_weights)
         summary.json    aggregated results
-        progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
+        progress.json   while the run lasts: counters and episodes in play, for envsuite watch
 
 results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it
 is byte-identical after every run, interrupted or not.

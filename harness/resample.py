@@ -31,16 +31,12 @@ from harness.prompting.tool_calls import whole_text
 from harness.records import Record
 from harness.replay import first_difference, replayed
 from harness.run_folder import RunFolder
+from harness.settings import types_of
 from harness.stats.intervals import SHARE, bounded
 from harness.steps import Step, reply_calls, reply_text
 from harness.types import HashesWeights, Policy, Prompt, Reply
 
 CONFIDENCE = 0.95
-SAMPLING: dict[str, type | tuple[type, ...]] = {
-    **{"temperature": (int, float, type(None)), "top_p": (int, float), "max_tokens": int, "thinking_budget": int},
-    **dict.fromkeys(("action_mode", "normalisation", "dtype", "reasoning_effort", "extra_body"), str),
-}
-"""Types of the sampling settings in config.json."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,7 @@ def _config(folder: RunFolder, model: str, trusted: Mapping[str, Any]) -> RunCon
     task = registry.TASKS[config["task"]]
     try:
         sampling = Sampling(**config["sampling"])
-        records.check_types(vars(sampling), SAMPLING)
+        records.check_types(vars(sampling), types_of(Sampling))
         reward_mode = str(config["reward_mode"])
     except (KeyError, TypeError) as error:
         raise UsageError(f"--resample needs a run of a language model; its config.json has no {error}.") from None
@@ -226,7 +222,7 @@ def _prompts(
         if difference:
             raise DataError(
                 f"{file}: seed {record['seed']} attempt {record['attempt']} does not replay ({difference}): "
-                "see envsuite-replay --check."
+                "see envsuite replay --check."
             )
         prompts[records.key_of(record)] = hash_chain.replayed_prompts(
             run, config.prompting, folder.parses, record["model"]

@@ -21,14 +21,10 @@ from harness.config_file import CONNECTION
 from harness.policies import is_model, member
 from harness.prompting.prompting import Prompting
 from harness.records import Key, Record, is_broken
+from harness.settings import types_of
 from harness.stats.summary import summarise
 from harness.steps import reply_text
 
-PROMPTING: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("grammar", "admissible", "wording", "protocol", "words"), str),
-    **{"thinking": bool, "history": int, "history_reasoning": (bool, int)},
-}
-"""Types of the prompting settings in config.json."""
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host", *CONNECTION)
 """Entries of config.json that are not hashed into `run_id`."""
 MOST_MISSING = 100_000
@@ -84,7 +80,8 @@ class RunFolder:
         """Returns the run's prompting settings. Raises DataError."""
         try:
             settings = self.config["prompting"]
-            records.check_types(settings, {name: PROMPTING[name] for name in settings})
+            types = {**types_of(Prompting), "words": str}
+            records.check_types(settings, {name: types[name] for name in settings})
             return Prompting(**settings)
         except (KeyError, TypeError, EnvsuiteError) as error:
             raise DataError(f"{self.folder / 'config.json'} has no valid prompting settings: {error}.") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.__main__ import GROUPS
 from tests.forking import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,10 +34,9 @@ def follow(page: Path, work: Path, forks: Forks | None = None) -> dict[str, str]
     commands.mkdir()
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     modules = {name: target.partition(":")[0] for name, target in scripts.items()}
-    lines = {"python": sys.executable, **{name: f"{sys.executable} -m {module}" for name, module in modules.items()}}
-    if forks:
-        lines["python"] = str(forks.python)
-        lines |= {name: f"{forks.python} -m {modules[name]}" for name in ("envsuite-eval", "envsuite-train")}
+    python = {name: forks.python if forks and name != "envsuite" else sys.executable for name in ["python", *modules]}
+    lines = {name: f"{python[name]} -m {module}" for name, module in modules.items()}
+    lines["python"] = str(python["python"])
     for name, line in lines.items():  # as pip would install them, of this tree
         (commands / name).write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         (commands / name).chmod(0o755)
@@ -80,7 +80,7 @@ def success(table: str, model: str) -> float:
 
 @pytest.mark.skipif(
     not (MODELS / "smollm2-135m").exists(),
-    reason="the bundled model is not fetched: envsuite-models get smollm2-135m",
+    reason="the bundled model is not fetched: envsuite models get smollm2-135m",
 )
 @pytest.mark.timeout(1800)  # a minute on two idle cores; many on a crowded machine
 def test_the_first_hour_runs_command_by_command(tmp_path, forks):
@@ -88,11 +88,11 @@ def test_the_first_hour_runs_command_by_command(tmp_path, forks):
     first = output(printed, "-m smollm2-135m")
     assert success(first, "expert") == 100
     assert "> [" in output(printed, "python read.py")
-    assert "FAIL" not in output(printed, "envsuite-check")
+    assert "FAIL" not in output(printed, "envsuite check")
     before, after = output(printed, "-o runs/before"), output(printed, "-o runs/after")
     assert success(before, "tiny") < 20 and success(before, "expert") == 100
     assert success(after, "model") >= 50
-    assert "success" in output(printed, "envsuite-compare")
+    assert "success" in output(printed, "envsuite compare")
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
@@ -100,15 +100,16 @@ def test_the_first_hour_runs_command_by_command(tmp_path, forks):
 def test_the_page_on_environments_runs_command_by_command(tmp_path):
     printed = follow(ROOT / "docs" / "howto" / "own-environment.md", tmp_path)
     assert (tmp_path / "lights-out" / "pyproject.toml").exists()
-    block = output(printed, "envsuite-check doors")
+    block = output(printed, "envsuite check doors")
     assert "FAIL" not in block and success(block, "expert") == 100
     assert "among 8 doors" in block and "It opens." in block
 
 
 def test_the_reference_lists_every_command():
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    assert sorted(re.findall(r"^\| `(envsuite-[a-z]+)` \|", page, re.M)) == sorted(scripts)
+    assert re.findall(r"^\| (?:`([a-z]+)`|\*\*.*\*\*) \|", page, re.M) == [
+        name for verbs in GROUPS.values() for name in ("", *verbs)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

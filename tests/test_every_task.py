@@ -49,7 +49,7 @@ def test_ids_are_found_in_any_case_without_version_and_by_glob():
     assert "HiLo-v0" in {task.id for task in envsuite.tasks("hi*")}
     with pytest.raises(UnknownTask, match="Did you mean 'HiLo-v0'"):
         envsuite.tasks("HiLo-v1")
-    with pytest.raises(UnknownTask, match="Did you mean 'ALFWorld-generated-easy-v2'"):
+    with pytest.raises(UnknownTask, match="Did you mean 'ALFWorld-generated-easy-v0'"):
         envsuite.tasks("alfworld-easy")
 
 

@@ -42,7 +42,7 @@ def test_a_card_is_measured_as_shipped(name):
     task = registry.TASKS[name]
     shipped = card(task)
     again = {key: value for key, value in measure(task, shipped["episodes"]).items() if key in shipped}
-    assert again == shipped, f"envsuite-envs {name} --measure {shipped['episodes']}"
+    assert again == shipped, f"envsuite envs {name} --measure {shipped['episodes']}"
 
 
 def test_an_unknown_figure_is_named():

@@ -1,4 +1,4 @@
-"""`envsuite-check --gold`: games that cannot be won, or are won by doing nothing, are detected and
+"""`envsuite check --gold`: games that cannot be won, or are won by doing nothing, are detected and
 listed.
 """
 

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on demonstrations: chat JSONL as `envsuite-data demos` writes it.
+"""Supervised fine-tuning on demonstrations: chat JSONL as `envsuite data demos` writes it.
 
 loss = sum over label tokens of -log p / number of label tokens. Labels are the assistant's messages
 and the token that ends each. With a history window every line is the data point of one turn, as in

@@ -1,4 +1,4 @@
-"""Contract checks for any environment, behind `envsuite-check MyEnv`.
+"""Contract checks for any environment, behind `envsuite check MyEnv`.
 
 `check` runs Gymnasium's own checker with warnings as errors, tests determinism (twice in one
 process, and in another process under two hash seeds), fuzzes the action space, looks for leaks over

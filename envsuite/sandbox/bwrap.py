@@ -10,8 +10,8 @@ host of a virtual machine.
 Does not stop: attacks on the kernel, timing channels.
 
 Root is exempt from the kernel's process limit, so as root the runs switch to an unused user, mapped
-into the user namespace next to root. See
-docs/specs/swe.md, "Sandboxes".
+into the user namespace next to root; where no other user exists (`unshare -Ur`), the zygote counts the
+processes. See docs/specs/swe.md, "Sandboxes".
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def launch(spec: Spec, home: Path) -> BubbleProcess:
         kills="{kills}",
         namespaces=True,
         uid=None if uid is None else INSIDE_UID,
+        count_processes=local.is_only_root(),
         own_user=True,
         sealed=[f"/envsuite/packages/{name}" for name, _ in local.sealed_paths(spec)],
         seccomp=True,
@@ -105,7 +106,8 @@ def launch(spec: Spec, home: Path) -> BubbleProcess:
             options += ["--cap-add", name]
         for name, value in local.environment(spec).items():
             options += ["--setenv", name, value]
-        return BubbleProcess(["bwrap", *user, *options, *_mounts(spec, home), *inner], descriptors)
+        executable = os.path.abspath(shutil.which("bwrap") or "bwrap")  # runs do not inherit PATH
+        return BubbleProcess([executable, *user, *options, *_mounts(spec, home), *inner], descriptors)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -3,7 +3,7 @@ command.
 
 Other packages can add drivers: an entry point in the group `envsuite.sandboxes` names a module with
 the functions of `session.Driver` and a `CURE`, and optionally a class `session` in place of
-`ZygoteSession`. Such drivers, and `swerex`, are used by name only.
+`ZygoteSession`. Such drivers are used by name only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from envsuite.sandbox.session import ZygoteSession
 
 DRIVERS = ("bwrap", "landlock", "docker", "process")
 LATER = ("podman", "apptainer")
-REMOTE = ("swerex",)
 GROUP = "envsuite.sandboxes"
 SAFE = ("bwrap", "landlock", "docker")
 """drivers for model-written code in order of preference; `process` offers no protection"""
@@ -47,8 +46,8 @@ def open(spec: Spec, driver: str = "auto", order: Sequence[str] = SAFE, spare: b
 
 @functools.cache
 def names() -> tuple[str, ...]:
-    """Returns the names of all drivers: on this machine, remote, and of other packages."""
-    return (*DRIVERS, *REMOTE, *sorted(_plugins()))
+    """Returns the names of all drivers: envsuite's own and those of other packages."""
+    return (*DRIVERS, *sorted(_plugins()))
 
 
 def is_leaky(driver: str) -> bool:
@@ -59,7 +58,7 @@ def is_leaky(driver: str) -> bool:
 @functools.cache
 def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
     entries = importlib.metadata.entry_points(group=GROUP)
-    return {entry.name: entry for entry in entries if entry.name not in ("auto", *DRIVERS, *REMOTE, *LATER)}
+    return {entry.name: entry for entry in entries if entry.name not in ("auto", *DRIVERS, *LATER)}
 
 
 def _session(name: str, spec: Spec, spare: bool = False) -> Session:
@@ -109,7 +108,7 @@ def _report_weaker(name: str, reasons: tuple[tuple[str, str], ...]) -> None:
     if skipped:
         warnings.warn(
             f"Model-written code runs in the {name} sandbox, because a preferred one does not work here ({skipped}). "
-            "`envsuite-check --sandbox` lists what holds on this machine.",
+            "`envsuite check --sandbox` lists what holds on this machine.",
             SandboxWarning,
             stacklevel=4,
         )

@@ -5,8 +5,9 @@ Stops: reading and writing outside the allow-list, every socket but connected pa
 inspection of processes, System V and POSIX message queues, keyrings, new namespaces, reports of changes
 to files (inotify). Each run has its own folder, which is removed after it, and all its processes are
 ended. As root the runs of each session have their own user, so that the process limit holds. Without
-root, a run may change modes and times of files in its own folders only (`inside.attributes`), and cannot
-change owners, extended attributes, file flags, or limits and priorities of other processes.
+root, or where no other user exists (`unshare -Ur`), a run may change modes and times of files in its own
+folders only (`inside.attributes`), and cannot change owners, extended attributes, file flags, or limits
+and priorities of other processes.
 
 Does not stop: seeing that a path exists, how large it is and when it was last read (stat), locks on
 files that all may read (flock), by which runs at the same time can talk to each other, reading the clock.
@@ -58,6 +59,7 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
         parent="{parent}",
         kills="{kills}",
         uid=uid,
+        count_processes=local.is_only_root(),
         own_user=uid is not None,
         shared_user=locked and uid is None,
         keep_search=not local.open_to_all(needed),

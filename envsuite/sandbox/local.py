@@ -50,6 +50,7 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "namespaces": False,  # every run has its own /tmp, /proc, PID and IPC namespaces
         "uid": None,  # user that every run switches to
         "keep_search": False,
+        "count_processes": False,  # the zygote ends a run with too many processes, because the kernel may not
         "own_user": False,  # the runs' user has no other processes, so that a plain process limit holds
         "shared_user": False,  # the runs' user owns other files: the zygote guards changes of attributes
         "rules": None,  # Landlock: {"listed", "read", "write"}
@@ -73,15 +74,32 @@ def environment(spec: Spec) -> dict[str, str]:
 
 
 def unused_uid(home: Path) -> int | None:
-    """Returns a user id that nobody else has, constant for a session; None without root, which cannot
-    change users.
+    """Returns a user id that nobody else has, constant for a session.
+
+    None if this process cannot change users: it is not root, or its user namespace has no such user (`unshare -Ur`).
     """
     if os.geteuid() != 0:
         return None
     number = home.stat().st_ino % 100_000_000
-    with open("/proc/self/uid_map") as file:
-        mapped = max(int(line.split()[0]) + int(line.split()[2]) for line in file)
-    return 1_800_000_000 + number if mapped > 2_000_000_000 else 60_000 + number % 5_000
+    for uid in (1_800_000_000 + number, 60_000 + number % 5_000):
+        if all(_is_mapped(uid, kind) for kind in ("uid", "gid")):
+            return uid
+    return None
+
+
+def is_only_root() -> bool:
+    """Returns True if this process is root and cannot change users.
+
+    If its user is the machine's root, too, the kernel does not limit the number of its processes.
+    """
+    return os.geteuid() == 0 and unused_uid(Path("/")) is None
+
+
+def _is_mapped(number: int, kind: str) -> bool:
+    """Returns True if this process's user namespace has the user or group `number`."""
+    with open(f"/proc/self/{kind}_map") as file:
+        ranges = [(int(first), int(count)) for first, _, count in map(str.split, file)]
+    return any(first <= number < first + count for first, count in ranges)
 
 
 class LocalProcess:

@@ -1,13 +1,13 @@
 """The plain process driver: protects against accidents, not against adversaries.
 
 Stops: running too long (wall clock and processor time), using up memory or disk, endless output,
-crashing the caller. A run has a clean environment and folder and, if envsuite is root, a user id of
-its own.
+crashing the caller. A run has a clean environment and folder and, if envsuite is root and can change
+users, a user id of its own.
 
 Does NOT stop: reading any file that the user may read (as root: any file at all if the interpreter
-or TMPDIR is in a private folder), the network, looking up the labels of bundled data sets, leaving files in
-world-writable folders, signalling the user's other processes, memory without a name (memfd), a
-daemon that outlives a killed zygote.
+or TMPDIR is in a private folder), changing the user's own files without a user id of its own, the
+network, looking up the labels of bundled data sets, leaving files in world-writable folders, signalling
+the user's other processes, memory without a name (memfd), a daemon that outlives a killed zygote.
 
 Never chosen automatically for model-written code: use `--set sandbox=process`. Its results are
 marked `leaky`.

@@ -21,6 +21,7 @@ class Fate(StrEnum):
     TIMEOUT = "timeout"
     MEMORY = "memory"  # all its processes together
     OUTPUT = "output"  # endless printing
+    PROCESSES = "processes"  # more than allowed, where the kernel does not refuse them
     PAUSED = "paused"  # a dialogue's turn has ended; its processes are stopped until the next one
     DISK = "disk"  # its folder on disk; a full /tmp in memory is an ordinary error inside the program
 

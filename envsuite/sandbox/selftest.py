@@ -1,4 +1,4 @@
-"""Self-test of the sandbox drivers on this machine, behind `envsuite-check --sandbox`.
+"""Self-test of the sandbox drivers on this machine, behind `envsuite check --sandbox`.
 
 `examine` runs small programs that try to break out of a driver's sandbox and yields what each driver stopped, for the
 user who runs it: a driver may hold for root and not for an ordinary user, or the other way round.
@@ -87,7 +87,7 @@ ATTACKS = (
     Attack("opens no socket to the host of a virtual machine", _MACHINE),
     Attack("signals no process of the user", _SIGNAL),
     Attack("changes no limits of the user's processes", _LIMIT),
-    Attack("the limit on processes holds", _FORK),
+    Attack("the limit on processes holds", _FORK, (Fate.EXITED, Fate.PROCESSES)),
     Attack("the limit on memory holds", _MEMORY, (Fate.EXITED, Fate.MEMORY)),
     Attack("the limit on memory holds for shared memory", _UNTOUCHED, (Fate.EXITED, Fate.MEMORY)),
     Attack("the limit on disk holds for files without a name", _NAMELESS, (Fate.EXITED, Fate.DISK)),

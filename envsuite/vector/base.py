@@ -10,7 +10,6 @@ would otherwise run many times in a step: in a plain loop over 256 drawn homes, 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,27 +43,6 @@ class TextVectorEnv(SyncVectorEnv):
         self.env_fns = ()  # not used after the start, and functions in it cannot be pickled
         self._all = np.ones(num_envs, dtype=bool)
         self._all.flags.writeable = False
-        self._undrawn: dict[int, None] = {}  # games whose next reset is not drawn ahead, in sequence
-
-    def reset(self, **kwargs: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Starts an episode in every game, or in those of `options["reset_mask"]`, as in Gymnasium."""
-        texts, infos = super().reset(**kwargs)
-        self._undrawn = dict.fromkeys(range(self.num_envs))
-        return texts, infos
-
-    def draw_ahead(self) -> bool:
-        """Draws the next game of one sub-environment ahead of time. Returns False if all are drawn.
-
-        Results do not change. A caller may do it while it waits, for example for a model. Without automatic resets,
-        nothing is drawn, because the caller usually resets with seeds of its own.
-        """
-        if not self._undrawn or self.autoreset_mode is AutoresetMode.DISABLED:
-            return False
-        env: Any = self.envs[game := next(iter(self._undrawn))]
-        del self._undrawn[game]
-        with contextlib.suppress(Exception):  # the reset raises it
-            env.draw_ahead()
-        return True
 
     def step(self, actions: Sequence[str]) -> VectorStep:  # type: ignore[override]
         """Executes `actions[i]` in game i; with NEXT_STEP, finished games are reset instead."""
@@ -88,7 +66,6 @@ class TextVectorEnv(SyncVectorEnv):
         for i, (env, command) in enumerate(zip(envs, actions, strict=True)):
             if i in resetting:
                 texts[i], extra = env.reset()
-                self._undrawn[i] = None
             else:
                 texts[i], gains[i], ends, cut, valid, reason = env.advance(command)
                 if not (ends or cut):
@@ -100,7 +77,6 @@ class TextVectorEnv(SyncVectorEnv):
                 if self.autoreset_mode is AutoresetMode.SAME_STEP:
                     final = {"final_obs": texts[i], "final_info": extra}
                     texts[i], extra = env.reset()
-                    self._undrawn[i] = None
                     extra |= final
             rows.append(tuple(map(extra.pop, INFO_KEYS)))
             extras.append(extra)
@@ -147,27 +123,22 @@ class TextVectorEnv(SyncVectorEnv):
         return vector_infos
 
     def _games_to_reset(self, actions: Sequence[str]) -> list[int]:
-        return games_to_reset(actions, self._autoreset_envs, self.autoreset_mode)
+        """Returns the games that a step with these commands resets.
 
-
-def games_to_reset(actions: Sequence[str], ended: np.ndarray, mode: AutoresetMode) -> list[int]:
-    """Returns the games that a step with these commands resets. `ended` [games] is true for games that are over.
-
-    Raises Gymnasium's InvalidAction for a wrong number of commands or one that is no string, and ResetNeeded for a game
-    that is over, if the mode leaves its reset to the caller.
-    """
-    n = len(ended)
-    if isinstance(actions, str):
-        raise gym.error.InvalidAction(f"step() needs a list of {n} commands, not one string.")
-    if len(actions) != n:
-        raise gym.error.InvalidAction(f"{n} games need {n} commands, not {len(actions)}.")
-    over: list[int] = []
-    if mode is not AutoresetMode.SAME_STEP and ended.any():
-        over = np.flatnonzero(ended).tolist()
-        if mode is AutoresetMode.DISABLED:
-            raise gym.error.ResetNeeded(f"Game {over[0]} is over: reset() with a reset_mask before step().")
-    if {*map(type, actions)} - {str}:
+        Raises Gymnasium's InvalidAction for a wrong number of commands or one that is no string, and ResetNeeded for a
+        game that is over, if the mode leaves its reset to the caller.
+        """
+        n = self.num_envs
+        if isinstance(actions, str):
+            raise gym.error.InvalidAction(f"step() needs a list of {n} commands, not one string.")
+        if len(actions) != n:
+            raise gym.error.InvalidAction(f"{n} games need {n} commands, not {len(actions)}.")
+        over: list[int] = []
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP and self._autoreset_envs.any():
+            over = np.flatnonzero(self._autoreset_envs).tolist()
+            if self.autoreset_mode is AutoresetMode.DISABLED:
+                raise gym.error.ResetNeeded(f"Game {over[0]} is over: reset() with a reset_mask before step().")
         for i, command in enumerate(actions):
             if i not in over and not isinstance(command, str):
                 raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
-    return over
+        return over

@@ -172,10 +172,6 @@ class TableVectorEnv(TextVectorEnv):
             node = self._table[key] = Node(key)
         return node
 
-    def draw_ahead(self) -> bool:
-        """Returns False: there is nothing to draw, because every episode starts alike."""
-        return False
-
     # ---- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, actions: Sequence[str]) -> VectorStep:  # type: ignore[override]

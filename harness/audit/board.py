@@ -20,7 +20,7 @@ from harness.prompting import protocols
 from harness.stats.estimates import Estimate, compare, proportion
 from harness.stats.summary import Summary, percent
 from harness.suites import suites
-from harness.suites.plan import RunRequest, plan
+from harness.suites.plan import plan
 
 BYTES_PER_PARAMETER = 2
 """of the weights, in bfloat16"""
@@ -105,14 +105,10 @@ class AuditEntry:
 
     def config(self) -> RunConfig:
         """Returns the run's settings. Raises UsageError, MissingData."""
-        request = RunRequest(
-            record_name(self.model),
-            protocol=self.checkpoint.protocol,
-            episodes=self.episodes,
-            repeats=self.repeats,
-            explicit=frozenset({"protocol"}),
-        )
-        (planned,) = plan(request, [f"suite:{self.suite}"])
+        flags = {"protocol": self.checkpoint.protocol, "repeats": self.repeats}
+        if self.episodes:
+            flags["episodes"] = self.episodes
+        (planned,) = plan(record_name(self.model), flags, [f"suite:{self.suite}"])
         return planned.config
 
     def cost(self) -> Cost:

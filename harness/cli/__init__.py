@@ -25,7 +25,6 @@ from harness.cli.common.terminal import SafeConsole, accept_any_text, console, p
 __all__ = [
     "CliParser",
     "SafeConsole",
-    "add_executor",
     "add_verbose",
     "console",
     "import_modules",
@@ -71,12 +70,6 @@ def add_verbose(verbs: argparse._SubParsersAction[Any]) -> None:
     """Adds -v to every verb of a command; `run` looks for it."""
     for verb in verbs.choices.values():
         verb.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
-
-
-def add_executor(parser: argparse._ActionsContainer) -> None:
-    """Adds the flags that choose where environments run; they are the same in every command."""
-    parser.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on the nodes of a cluster")
-    parser.add_argument("--ray-address", default="", help="host:port or auto; empty: a cluster of this process")
 
 
 def import_modules(names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""envsuite-cache: lists the cache folder and the finished episodes in it, and removes parts of them."""
+"""envsuite cache: lists the cache folder and the finished episodes in it, and removes parts of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MB = 10**6
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-cache",
+        prog="envsuite cache",
         description="List or clear the cache: $ENVSUITE_CACHE, or the user's cache folder. Everything in it can be "
         "made, played or downloaded again.",
     )

@@ -1,4 +1,4 @@
-"""envsuite-check: checks that environments keep the contract of TextEnv."""
+"""envsuite check: checks that environments keep the contract of TextEnv."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from harness.suites.plan import parse_setting
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-check",
+        prog="envsuite check",
         description="Check that environments keep the contract: Gymnasium's checker, determinism, fuzzing, leaks, "
         "expert wins, idle player loses, info schema, reward modes.",
-        epilog="Your own environment: envsuite-check MyEnv-v0 --module my_package.my_env. "
-        "Instances: envsuite-check --gold SWEGym-records --set records=FILE --deny-list bad.txt",
+        epilog="Your own environment: envsuite check MyEnv-v0 --module my_package.my_env. "
+        "Instances: envsuite check --gold SWEGym-records --set records=FILE --deny-list bad.txt",
     )
     parser.add_argument("env", nargs="*", help="family, task id or glob")
     parser.add_argument(

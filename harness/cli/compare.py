@@ -1,4 +1,4 @@
-"""envsuite-compare: paired differences between runs on the games that they share."""
+"""envsuite compare: paired differences between runs on the games that they share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.stats.intervals import Interval
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-compare",
+        prog="envsuite compare",
         description="Compare runs in pairs: paired by game, clustered by seed, adjusted by Holm's method. "
         "Runs that played different games are compared on the games that both played.",
     )

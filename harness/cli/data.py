@@ -1,9 +1,10 @@
-"""envsuite-data: downloads and adds data, exports runs, generates games, and writes expert demonstrations."""
+"""envsuite data: downloads and adds data, exports runs, generates games, and writes expert demonstrations."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,8 +22,8 @@ from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.prompting import protocols
-from harness.prompting.grammars import GRAMMARS
-from harness.prompting.prompting import ADMISSIBLE, Prompting
+from harness.prompting.prompting import Prompting
+from harness.settings import add_flags, named, read
 from harness.stats.compare import read_run
 from harness.suites.plan import parse_setting
 
@@ -38,7 +39,7 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CliParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
+    parser = cli.CliParser(prog="envsuite data", description="Data sets, games and demonstrations.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     get = verbs.add_parser(
         "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())
@@ -61,28 +62,26 @@ def parser() -> argparse.ArgumentParser:
         "--to", choices=EXPORTS, required=True, help="; ".join(f"{name}: {text}" for name, text in EXPORTS.items())
     )
     export.add_argument("-o", "--output", type=Path, required=True, help="file or folder to write")
+    agents = verbs.add_parser("import", help="turn trajectories of other agents into records to replay and patches")
+    agents.add_argument(
+        "trajectories", nargs="+", type=Path,
+        help="files or folders of SWE-agent (.traj), mini-swe-agent (.traj.json) or OpenHands (output.jsonl)",
+    )  # fmt: skip
+    agents.add_argument("-e", "--env", required=True, help="task of SWE-Gym with these instances")
+    agents.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
+    agents.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
     games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
     _add_episodes(games)
     games.add_argument(
         "--num-workers", type=int, default=0, help="processes (0: one per core of the machine or the cluster)"
     )
-    cli.add_executor(games)
+    add_flags(games, Execution, ("executor", "ray_address"))
     demos = verbs.add_parser("demos", help="write the expert's games as chat JSONL for fine-tuning")
     demos.add_argument("-o", "--output", type=Path, required=True, help="JSONL file to write")
     _add_episodes(demos)
     demos.add_argument("--expert", default="expert", help="expert | expert:KIND")
-    demos.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
-    demos.add_argument(
-        "--admissible", choices=ADMISSIBLE, default="none", help="turns that list the admissible commands"
-    )
-    demos.add_argument(
-        "--action-grammar",
-        choices=list(GRAMMARS),
-        default="action",
-        help="how a reply gives its command; tools: native tool calls",
-    )
-    demos.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
-    cli.add_executor(demos)
+    add_flags(demos, Prompting, ("history", "admissible", "action_grammar"), {"admissible": "none"})
+    add_flags(demos, Execution, ("num_workers", "executor", "ray_address"))
     cli.add_verbose(verbs)
     return parser
 
@@ -161,6 +160,8 @@ def _main(argv: Sequence[str] | None) -> int:
             console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
     elif args.verb == "export":
         _export(args)
+    elif args.verb == "import":
+        _import(args)
     elif args.verb == "games":
         return _games(args)
     else:
@@ -246,6 +247,35 @@ def _export(args: argparse.Namespace) -> None:
     cli.print_safely(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
 
 
+def _import(args: argparse.Namespace) -> None:
+    from harness.agents.importing import import_trajectories
+    from harness.agents.trajectories import read_trajectories
+
+    (task, *further_tasks) = registry.tasks(args.env)
+    if further_tasks:
+        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: name one.")
+    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
+    trajectories = [trajectory for path in args.trajectories for trajectory in read_trajectories(path)]
+    result = import_trajectories(trajectories, task, knobs, args.output)
+    skipped = f"; {cli.plural(result.skipped, 'action')} without an equivalent" if result.skipped else ""
+    cli.print_safely(
+        f"{args.output}: {cli.plural(result.episodes, 'episode')} of {trajectories[0].model}, "
+        f"{cli.plural(result.steps, 'step')}, {result.patches} with a patch{skipped}"
+    )
+    settings = " ".join(f"--set {shlex.quote(f'{name}={_spelled(value)}')}" for name, value in result.knobs.items())
+    results = shlex.quote(str(args.output / "results.jsonl"))
+    cli.print_safely(f"replay and grade: envsuite-eval -m replay:{results} -e {task.id} {settings}")
+    records = f" --records {shlex.quote(str(knobs['records']))}" if "records" in knobs else ""
+    cli.print_safely(f"grade the patches: envsuite grade -p {shlex.quote(str(args.output / 'preds.jsonl'))}{records}")
+
+
+def _spelled(value: Any) -> str:
+    """Returns a knob's value as --set reads it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _games(args: argparse.Namespace) -> int:
     config = _chosen(args, "random")
     if config.task.requires not in MAKERS:
@@ -253,7 +283,7 @@ def _games(args: argparse.Namespace) -> int:
     if args.num_workers < 0:
         raise UsageError(f"--num-workers must be at least 0, not {args.num_workers}: 0 means one per core.")
     settings, seeds = {**registry.knob_names(config.task), **config.knobs}, config.seeds
-    how = Execution(executor=args.executor, ray_address=args.ray_address)
+    how = read(Execution, {**named(args, Execution), "num_workers": -1})
     spread: Callable[..., Iterator[Any]] | None = None
     if how.executor == "ray":
         from harness.cluster import connect
@@ -277,9 +307,9 @@ def _demos(args: argparse.Namespace) -> None:
     from harness.rollout.loop import rollout
 
     config = _chosen(args, args.expert)
-    prompting = Prompting(args.action_grammar, False, args.history, admissible=args.admissible)
+    prompting = read(Prompting, {"thinking": "off", **named(args, Prompting)})
     policy = make_policy(args.expert)
-    how = Execution(num_workers=args.num_workers, executor=args.executor, ray_address=args.ray_address)
+    how = read(Execution, named(args, Execution))
     executor = open_slots(config, how, len(config.all_episodes()), policy.advice_kind)
     try:
         runs = sorted(rollout(policy, config.all_episodes(), executor, prompting), key=lambda run: run.episode.key)

@@ -1,4 +1,4 @@
-"""envsuite-doctor: what works on this machine, with one line and one remedy for everything that does not."""
+"""envsuite doctor: what works on this machine, with one line and one remedy for everything that does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MachineFinding(NamedTuple):
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-doctor",
+        prog="envsuite doctor",
         description="Examine this machine: Python, torch, GPU, sandbox, compilers, cache and data. Exits with 1 if "
         "something fails that every command needs.",
     )
@@ -144,7 +144,7 @@ def _alfworld() -> MachineFinding:
     root = data.data_folder()
     if root is None:
         detail = f"{data.DATA_VARIABLE} is not set: `alfworld` means generated games"
-        return MachineFinding("alfworld", "none", detail, "envsuite-data get alfworld")
+        return MachineFinding("alfworld", "none", detail, "envsuite data get alfworld")
     counts = []
     for split, expected in data.EXPECTED.items():
         folder = root / data.VERSION / split
@@ -159,7 +159,7 @@ def _model() -> MachineFinding:
     name = next(iter(model_files.BUNDLED))
     path = model_files.here(model_files.resolve(name))
     if path is None:
-        return MachineFinding("model", "none", f"the bundled model {name} is not here", f"envsuite-models get {name}")
+        return MachineFinding("model", "none", f"the bundled model {name} is not here", f"envsuite models get {name}")
     return MachineFinding("model", "ok", f"{name} at {path}")
 
 
@@ -212,7 +212,7 @@ def _sandbox() -> MachineFinding:
         )
     if working[0] != drivers.SAFE[0]:
         return MachineFinding("sandbox", "ok", detail, f"stronger: {drivers.cure('bwrap')}")
-    return MachineFinding("sandbox", "ok", f"{detail}; envsuite-check --sandbox attacks them all")
+    return MachineFinding("sandbox", "ok", f"{detail}; envsuite check --sandbox attacks them all")
 
 
 if __name__ == "__main__":

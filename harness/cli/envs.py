@@ -1,4 +1,4 @@
-"""envsuite-envs: what there is to play, and how hard it is."""
+"""envsuite envs: what there is to play, and how hard it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.stats.intervals import success_interval
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = cli.CliParser(prog="envsuite-envs", description="List families and tasks; show difficulty cards.")
+    parser = cli.CliParser(prog="envsuite envs", description="List families and tasks; show difficulty cards.")
     parser.add_argument("pattern", nargs="?", default="", help="family, task id or glob; default: list the families")
     parser.add_argument("--card", action="store_true", help="knobs, levels and measured difficulty")
     parser.add_argument(
@@ -77,7 +77,7 @@ def _families(console: Console, as_json: bool) -> None:
         cli.print_json({name: vars(family) for name, family in registry.FAMILIES.items()})
         return
     table = Table(
-        box=SIMPLE_HEAD, caption="envsuite-envs NAME lists a family's tasks; --card shows knobs and difficulty"
+        box=SIMPLE_HEAD, caption="envsuite envs NAME lists a family's tasks; --card shows knobs and difficulty"
     )
     for head in ("family", "tasks", "what it is", "extra", "source"):
         table.add_column(head, overflow="fold")

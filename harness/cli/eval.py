@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +13,10 @@ from rich.console import Console
 
 from envsuite.errors import UsageError, did_you_mean
 from harness import cli
-from harness.cli.common.flags import DefaultsFormatter, Parser, add_options, execution, run_request
+from harness.cli.common.flags import Call, add_options, read_call
 from harness.cli.common.players import Players, play
 from harness.cli.common.preview import describe, show_prompt
-from harness.evaluate import Execution, RunConfig
+from harness.evaluate import RunConfig
 from harness.lm import model_files
 from harness.policies import ADVISED, gguf_file, is_model, record_name, team_name
 from harness.prompting import protocols
@@ -30,12 +29,11 @@ AGENT_PLAYERS = ("greedy", *ADVISED)
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    parser = cli.CliParser(
         prog="envsuite-eval",
         usage="%(prog)s -m MODEL -e ENV [options]",
         description="Evaluate models on text environments.",
         epilog="Example: envsuite-eval --model qwen2.5-3b --env alfworld",
-        formatter_class=DefaultsFormatter,
     )
     parser.add_argument(
         "-m",
@@ -57,12 +55,7 @@ def parser() -> argparse.ArgumentParser:
         "--model, or greedy; once for each further agent",
     )
     add_options(parser)
-    group = parser.add_argument_group("prediction, for --dry-run")
-    group.add_argument("--nodes", type=int, default=0, help="predict the run on this number of nodes")
-    group.add_argument("--cpus-per-node", type=int, default=os.cpu_count() or 1, help="with --nodes")
-    group.add_argument(
-        "--tokens-per-second", type=float, default=0.0, help="with --nodes: total output of one server or replica"
-    )
+    parser.add_argument("--show-prompt", action="store_true", help="print the first prompt and stop")
     return parser
 
 
@@ -72,44 +65,36 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
-    if args.nodes < 0 or args.cpus_per_node < 1 or args.tokens_per_second < 0:
-        raise UsageError(
-            f"--nodes {args.nodes}, --cpus-per-node {args.cpus_per_node} and --tokens-per-second "
-            f"{args.tokens_per_second} must be positive."
-        )
-    if args.baseline_episodes is not None and args.baseline_episodes < 1:
-        raise UsageError(f"--baseline-episodes must be at least 1, not {args.baseline_episodes}.")
-    if args.nodes and not args.dry_run:
-        raise UsageError("--nodes needs --dry-run: a real run uses the nodes of its Ray cluster.")
     console = cli.console(stderr=args.json)
     cli.import_modules(args.module)
+    call = read_call(args)
+    base_url = call.connection.base_url
     notices: list[str] = []
     team = len(args.agent) and 1 + len(args.agent)
-    if args.base_url is None:  # a server may have any model
+    if base_url is None:  # a server may have any model
         for word in args.agent:
             _check_player(word.partition("=")[2])
     args.model = list(dict.fromkeys(_with_agents(name, args.agent) for name in args.model))
     for name in args.model:
         record_name(name)  # raises early if a file cannot be read
-    if args.base_url and not any(map(is_model, args.model)):
+    if base_url and not any(map(is_model, args.model)):
         raise UsageError(
             f"--base-url is the address of a model, and {', '.join(args.model)} needs none: remove the flag."
         )
-    plans = plan(run_request(args, args.model[0]).replace(team=team), args.env, notices)
+    plans = plan(args.model[0], call.flags, args.env, notices, team)
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
-    how = execution(args)
     for config in _configs(plans, args.model):
         check_team(config, team)
     if args.dry_run:
         for config in _configs(plans, args.model):
-            describe(config, args, console)
+            describe(config, call, console)
         return 0
     if args.show_prompt:
         for config in _configs(plans, args.model):
-            show_prompt(config, args.base_url)
+            show_prompt(config, base_url)
         return 0
-    return _evaluate(plans, how, args, console)
+    return _evaluate(plans, call, args, console)
 
 
 def _with_agents(model: str, words: Sequence[str]) -> str:
@@ -143,21 +128,21 @@ def _configs(plans: Sequence[Planned], models: Sequence[str]) -> list[RunConfig]
     return [_config_of(name, planned, models) for planned in plans for name in models]
 
 
-def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace, console: Console) -> int:
+def _evaluate(plans: Sequence[Planned], call: Call, args: argparse.Namespace, console: Console) -> int:
     """Plays every run with its baselines, and prints the results. Returns the exit code."""
     baselines = _baselines(args)
     output: list[dict[str, Any]] = []
     failure = ""
     files: dict[str, list[Path]] = {}
-    with Players(args) as players:
+    with Players(call) as players:
         for planned in plans:
             config = planned.config
             rows: list[tuple[str, Summary]] = []
             for name in [*args.model, *baselines]:
                 own = _config_of(name, planned, args.model)
                 # Baselines are shared by all models of a task, so existing results are always resumed.
-                own_how = how if name in args.model else dataclasses.replace(how, resume=True, patience=600.0)
-                records, summary = play(own, name, args, own_how, players)
+                again = dataclasses.replace(call.execution, resume=True, patience=600.0)
+                records, summary = play(own, name, players, None if name in args.model else again)
                 rows.append((name, summary))
                 files.setdefault(name, []).extend(records.paths)
                 if summary["broken"] and not summary["episodes"]:

@@ -1,4 +1,4 @@
-"""envsuite-generalize: evaluates models over a grid of settings.
+"""envsuite generalize: evaluates models over a grid of settings.
 
 Reports the gap between the settings seen in training and the others.
 """
@@ -18,7 +18,7 @@ from rich.table import Table
 from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
-from harness.cli.common.flags import DefaultsFormatter, add_options, execution, run_request
+from harness.cli.common.flags import Call, add_common, add_options, read_call
 from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
@@ -30,12 +30,11 @@ from harness.suites.plan import configure
 
 def parser() -> argparse.ArgumentParser:
     found = cli.CliParser(
-        prog="envsuite-generalize",
+        prog="envsuite generalize",
         usage="%(prog)s -m MODEL -e ENV --axis NAME=V1,V2 [options]",
         description="Evaluate models over a grid of settings: transfer at each, and seen settings minus unseen ones.",
-        epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
+        epilog="Example: envsuite generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
-        formatter_class=DefaultsFormatter,
     )
     add = found.add_argument
     add(
@@ -68,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         help="instead of playing: language ability by lm-eval, e.g. agreement,household,piqa; the first -m is `before`",
     )
     add("--language-tasks", type=Path, default=None, metavar="DIR", help="task files of lm-eval's format")
-    add("--metric", default="success", help="success | reward | progression | a metric of the task")
+    add_common(found, "metric")
     add_options(found)
     found.set_defaults(output_dir=Path("runs/generalize"), baselines="none")
     return found
@@ -81,26 +80,26 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
-    console = cli.console(stderr=args.json)
+    console, call = cli.console(stderr=args.json), read_call(args)
     if args.language:
-        return _language(args)
+        return _language(args, call)
     models, places = _models(args), _places(args)
-    runs = [(who, place, _run(args, who, place)) for who in models for place in places]
-    folder, how = args.output_dir, execution(args)
+    runs = [(who, place, _run(call, who, place)) for who in models for place in places]
+    folder, how = call.output_dir, call.execution
     if args.dry_run:
         for who, place, config in runs:
             where = ", ".join(f"{name}={value}" for name, value in place.at.items())
-            said = cost.line(config, folder, [folder, Path("runs")], args.max_concurrent)
+            said = cost.line(config, folder, [folder, Path("runs")], how.max_concurrent)
             console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
         return 0
     cells: list[GridCell] = []
     written: dict[str, Any] = {}
-    with Players(args) as players:
+    with Players(call) as players:
         for who, place, config in runs:
             # Two places can be one run (a model's own training setting named twice): it is played once.
             again = any(one.run == str(config.folder(folder)) for one in cells)
-            now = dataclasses.replace(how, resume=args.resume or again)
-            records, _ = play(config, who.name, args, now, players)
+            now = dataclasses.replace(how, resume=how.resume or again)
+            records, _ = play(config, who.name, players, now)
             cells.append(parts.cell(who, place, records, args.metric, config.folder(folder)))
             written = generalize.write_grid(folder, args.metric, models, places, cells)
     if args.json:
@@ -126,27 +125,28 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _language(args: argparse.Namespace) -> int:
+def _language(args: argparse.Namespace, call: Call) -> int:
     """Measures the language ability of each model, and how training changed it."""
     from harness import language_ability
 
     tasks = [name.strip() for name in args.language.split(",") if name.strip()]
     if not tasks:
         raise UsageError(f"--language {args.language!r} names no task: take agreement,household, or lm-eval's own.")
-    if args.episodes is not None and args.episodes < 1:
-        raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
+    most, device = call.flags.get("episodes"), call.connection.device
+    dtype = call.flags.get("dtype", "auto")
+    if most is not None and most < 1:
+        raise UsageError(f"--episodes must be at least 1, not {most}.")
     if args.language_tasks and not args.language_tasks.is_dir():
         raise UsageError(f"--language-tasks {args.language_tasks} is no folder.")
     path = args.output_dir / "language.json"
-    if path.exists() and not args.resume:
+    if path.exists() and not call.execution.resume:
         raise UsageError(f"{path} exists: measure again with --resume, or choose another --output-dir.")
     if args.dry_run:
-        items = f"up to {args.episodes} items" if args.episodes else "all items"
+        items = f"up to {most} items" if most else "all items"
         print(f"{len(args.model)} models x {', '.join(tasks)}, {items} each")
         return 0
     measured = {
-        name: language_ability.measure(name, tasks, args.language_tasks, args.episodes, args.device, args.dtype)
-        for name in args.model
+        name: language_ability.measure(name, tasks, args.language_tasks, most, device, dtype) for name in args.model
     }
     found = language_ability.report(measured)
     language_ability.write(args.output_dir, found)
@@ -197,18 +197,15 @@ def _places(args: argparse.Namespace) -> list[GridPlace]:
     return generalize.grid(args.env, spans)
 
 
-def _run(args: argparse.Namespace, who: EvaluatedModel, place: GridPlace) -> RunConfig:
-    """One model at one place, every value checked."""
-    request = run_request(args, who.name)
-    request = request.replace(
-        split=place.split or args.split,
-        knobs=(*request.knobs, *(f"{name}={value}" for name, value in place.knobs.items())),
-        prompt_wording=place.prompt_wording or args.prompt_wording,
-    )
+def _run(call: Call, who: EvaluatedModel, place: GridPlace) -> RunConfig:
+    """Returns the run of one model at one setting of the grid, with every value checked."""
+    flags = {**call.flags, "set": (*call.flags.get("set", ()), *(f"{k}={v}" for k, v in place.knobs.items()))}
+    flags |= {"split": place.split} if place.split else {}
+    flags |= {"prompt_wording": place.prompt_wording} if place.prompt_wording else {}
     for axis in who.trained:
         if axis not in place.at:
             raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(place.at)}.")
-    return configure(place.task, request)
+    return configure(place.task, who.name, flags)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""envsuite-models: lists models by their short names, and downloads them."""
+"""envsuite models: lists models by their short names, and downloads them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.lm import model_files
 
 def parser() -> argparse.ArgumentParser:
     top_parser = cli.CliParser(
-        prog="envsuite-models",
+        prog="envsuite models",
         description="Models by their short names.",
-        epilog="Example: envsuite-models get smollm2-135m",
+        epilog="Example: envsuite models get smollm2-135m",
     )
     commands = top_parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")

@@ -1,4 +1,4 @@
-"""envsuite-new: a package with a working environment, its tests and its page, to start from."""
+"""envsuite new: a package with a working environment, its tests and its page, to start from."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FILES = {  # where it goes -> the template; $package is filled in here too
 
 def parser() -> argparse.ArgumentParser:
     commands = cli.CliParser(
-        prog="envsuite-new",
+        prog="envsuite new",
         description="Write a package with a working environment, tests and a page. Then replace its rules by yours.",
-        epilog="Example: envsuite-new lights-out; cd lights-out; pytest",
+        epilog="Example: envsuite new lights-out; cd lights-out; pytest",
     )
     commands.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
     commands.add_argument(
@@ -48,7 +48,7 @@ def _main(argv: Sequence[str] | None) -> int:
     folder = write(words, args.output_dir)
     print(f"{folder}: a working environment in {len(FILES)} files. Next:")
     print(f"  cd {folder} && pip install -e '.[dev]' && pytest")
-    print(f"  envsuite-check '{words['class_name']}-*'        # without installing: --module {words['package']}")
+    print(f"  envsuite check '{words['class_name']}-*'        # without installing: --module {words['package']}")
     print(f"  then replace the rules in {words['package']}/env.py by yours (see docs/howto/own-environment.md)")
     return 0
 

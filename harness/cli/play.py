@@ -1,4 +1,4 @@
-"""envsuite-play: play an environment yourself; the human row of a table."""
+"""envsuite play: play an environment yourself; the human row of a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CliParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
+    commands = cli.CliParser(prog="envsuite play", description="Play in the terminal. " + HELP + ".")
     commands.add_argument("env", help="family or task id")
     commands.add_argument(
         "--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated"

@@ -1,4 +1,4 @@
-"""envsuite-replay: replays results files and reports every difference; asks a model again for random turns."""
+"""envsuite replay: replays results files and reports every difference; asks a model again for random turns."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from typing import Any
 
 from envsuite import reading
 from envsuite.errors import UsageError
+from envsuite.sandbox import drivers
 from harness import cli, records
 from harness.cli.common.counter import counter
-from harness.cli.common.flags import TRUSTED_HELP
+from harness.cli.common.flags import ENDPOINT, TRUSTED_HELP, Call, add_common
 from harness.cli.common.players import run_options
 from harness.evaluate import RunConfig
+from harness.execution import Connection, Execution
 from harness.generalization import grid_check
 from harness.hash_chain import has_chain
 from harness.policies import is_model, make_policy
 from harness.replay import check
 from harness.resample import describe, resample
-from harness.suites import leaderboards
+from harness.settings import add_flags, named, read
+from harness.suites import certificates, leaderboards
 from harness.suites.plan import parse_setting
 from harness.types import Policy
+from harness.verification.command import verify
 
 
 def parser() -> argparse.ArgumentParser:
     top_parser = cli.CliParser(
-        prog="envsuite-replay",
+        prog="envsuite replay",
         description="Re-execute the stored commands of results files, or ask a model for its replies again.",
     )
     top_parser.add_argument(
@@ -37,23 +41,36 @@ def parser() -> argparse.ArgumentParser:
     top_parser.add_argument(
         "--check", action="store_true", help="compare observations, rewards, endings and hash chains (the default)"
     )
-    top_parser.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
-    top_parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
+    add_common(top_parser, "module", set=TRUSTED_HELP)
     top_parser.add_argument(
         "--sample", type=int, metavar="K", help="replay only K episodes of each file, always the same ones"
     )
-    top_parser.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
-    top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
+    add_flags(top_parser, Execution, ("num_workers",), {"num_workers": -1})
+    add_common(top_parser, "verbose")
     group = top_parser.add_argument_group("resampling", "asks a model again, to test whether it wrote the replies")
     group.add_argument("--resample", type=int, metavar="K", help="ask for K random turns of each file")
     group.add_argument("-m", "--model", default="", help="the model to ask; never taken from the file")
     group.add_argument("--seed", type=int, default=None, help="of the draw; default: at random, and printed")
-    group.add_argument("--base-url", default=None, help="server of the model, as in envsuite-eval")
-    group.add_argument("--served-model-name", default=None, help="the model's name on the server")
-    group.add_argument("--api-key-var", default=None, help="environment variable that holds the key")
-    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
+    add_flags(group, Connection, ENDPOINT)
+    group = top_parser.add_argument_group(
+        "sandbox",
+        "for one folder of a stranger: everything of it is read, replayed and rendered inside a sandbox, and a "
+        f"certificate lists the hash of every file. Nobody can verify {' or '.join(certificates.NOT_VERIFIED)}.",
+    )
+    group.add_argument("--sandbox", action="store_true", help="verify one run folder or leaderboard in a sandbox")
+    group.add_argument(
+        "--driver", default="auto", choices=["auto", *drivers.SAFE], help="of the sandbox (default: the strongest one)"
+    )
+    group.add_argument("--seconds", type=float, default=600.0, help="time limit in the sandbox (default: 600)")
+    group.add_argument(
+        "--certificate", type=Path, metavar="FILE", help=f"file to write (default: FOLDER/{certificates.NAME})"
+    )
+    group.add_argument(
+        "--replay-outside",
+        action="store_true",
+        help="replay records whose commands are programs (SWE-Gym, DataSciCoding) in this process, as without "
+        "--sandbox: each program in its own sandbox; pip may install the packages of mined tasks",
+    )
     return top_parser
 
 
@@ -66,6 +83,8 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.sample is not None and args.sample < 1:
         raise UsageError(f"--sample must be at least 1, not {args.sample}.")
     cli.import_modules(args.module)
+    if args.sandbox:
+        return _verify(args)
     trusted = dict(parse_setting(word) for word in args.set)
     if args.resample is not None:
         return _resample(args, trusted)
@@ -90,6 +109,25 @@ def _main(argv: Sequence[str] | None) -> int:
     if not checked:
         raise UsageError(f"Nothing to replay in {', '.join(map(str, args.files))}: name results files or run folders.")
     return 1 if failed else 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Verifies one folder in the sandbox; returns 1 if something differs."""
+    folder, *more = args.files
+    if more:
+        raise UsageError(f"--sandbox verifies one folder at a time, and {len(args.files)} are named.")
+    findings, certificate = verify(folder, args.certificate, args.driver, args.seconds, args.replay_outside, counter)
+    for difference in findings["differences"]:
+        cli.print_safely(f"{folder}: {difference}", sys.stderr)
+    count = findings["records"]
+    if certificate is None:
+        cli.print_safely(f"{folder}: not verified: {findings['differ']} differences in {count:,} records")
+        return 1
+    cli.print_safely(
+        f"{certificate}: {count:,} records replay, the protocol matches, the report renders. Not verified: "
+        f"{'; '.join(certificates.NOT_VERIFIED)}."
+    )
+    return 0
 
 
 def _files(path: Path) -> list[Path]:
@@ -117,7 +155,9 @@ def _replay(file: Path, players: set[str], trusted: Mapping[str, Any], args: arg
     stored = sum(1 for _, line in reading.read_lines(file) if line.strip())
     total = min(stored, args.sample or stored)
     show = counter(str(file), total)
-    for verdict in check(file, args.num_workers, players=players, trusted=trusted, sample=args.sample):
+    for verdict in check(
+        file, read(Execution, named(args, Execution)).num_workers, players=players, trusted=trusted, sample=args.sample
+    ):
         record, difference = verdict
         same, differ = same + (not difference), differ + bool(difference)
         chained += not difference and has_chain(record)
@@ -147,12 +187,15 @@ def _resample(args: argparse.Namespace, trusted: dict[str, Any]) -> int:
         raise UsageError("--resample needs --model, the model that the file names: weights are your choice.")
     seed = secrets.randbelow(2**31) if args.seed is None else args.seed
 
+    execution = read(Execution, named(args, Execution))
+    call = Call({}, read(Connection, named(args, Connection)), execution)
+
     def make(config: RunConfig) -> Policy:
-        return make_policy(args.model, **run_options(args, config))
+        return make_policy(args.model, **run_options(call, config))
 
     against = 0
     for file in [file for path in args.files for file in _files(path)]:
-        result = resample(file, args.model, make, args.resample, seed, trusted, args.num_workers)
+        result = resample(file, args.model, make, args.resample, seed, trusted, execution.num_workers)
         against += result.log10_odds < 0
         cli.print_safely(f"{file}: {describe(result, seed)}")
     return 1 if against else 0

@@ -1,4 +1,4 @@
-"""envsuite-report: finished runs as one HTML file that needs no network."""
+"""envsuite report: finished runs as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from harness.suites.plan import parse_setting
 
 def parser() -> argparse.ArgumentParser:
     commands = cli.CliParser(
-        prog="envsuite-report",
+        prog="envsuite report",
         description="Write finished runs, and learning curves, as one HTML file with a trajectory viewer.",
-        epilog="Example: envsuite-report runs -o report.html",
+        epilog="Example: envsuite report runs -o report.html",
     )
     commands.add_argument(
         "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that holds some of them"

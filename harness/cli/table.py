@@ -1,4 +1,4 @@
-"""envsuite-table: prints a published table next to our measurements, or everything known about one task."""
+"""envsuite table: prints a published table next to our measurements, or everything known about one task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
 from harness.cli.common import crossplay
-from harness.cli.common.flags import Parser, add_options, execution, run_request
+from harness.cli.common.flags import add_common, add_options, read_call
 from harness.cli.common.paper_tables import as_json, as_markdown, as_table
 from harness.cli.common.players import Players, play
 from harness.suites import meta_analysis, reproduce
@@ -28,8 +28,8 @@ CROSSPLAY = "crossplay"
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="envsuite-table",
+    parser = cli.CliParser(
+        prog="envsuite table",
         usage="%(prog)s [table] [options]",
         description="Print a published table with our finished runs in the same columns, and run what is missing.",
         epilog="The flags after --metric are the same as in envsuite-eval; the suite fixes those that affect results.",
@@ -58,9 +58,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--margin", type=float, help="difference up to which two scores agree (default: the table's, mostly 0.1)"
     )
-    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    add_common(parser, "markdown")
     add_options(parser)
-    parser.set_defaults(output_dir=Path("runs"))
     return parser
 
 
@@ -135,20 +134,21 @@ def _row_and_models(word: str, labels: Sequence[str]) -> tuple[str, tuple[str, .
 
 def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path], console: Console) -> None:
     """Prints the missing runs with their cost, then plays them; interrupted runs are resumed."""
-    how = dataclasses.replace(execution(args), resume=True)
+    call = read_call(args)
+    call = call._replace(execution=dataclasses.replace(call.execution, resume=True))
     absent: list[str] = []
-    missing = reproduce.missing_runs(paper_table, args.run, run_request(args, "random"), args.model, absent)
+    missing = reproduce.missing_runs(paper_table, args.run, call.flags, args.model, absent)
     for line in absent:
         console.print(line, style="yellow", highlight=False, soft_wrap=True)
     for run in missing:
-        line = cost.line(run.config, args.output_dir, folders, args.max_concurrent)
+        line = cost.line(run.config, args.output_dir, folders, call.execution.max_concurrent)
         console.print(f"{run.model}  {', '.join(run.columns)}: {line}", highlight=False, soft_wrap=True)
     if args.dry_run:
         return
-    with Players(args) as players:
+    with Players(call) as players:
         for run in missing:
             if cost.remaining(run.config, args.output_dir):
-                play(run.config, run.model, args, how, players)
+                play(run.config, run.model, players)
 
 
 if __name__ == "__main__":

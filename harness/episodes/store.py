@@ -60,7 +60,7 @@ SeedAttempt = tuple[int, int]
 
 @dataclass(frozen=True)
 class SeriesInfo:
-    """One stored series, as `envsuite-cache episodes` lists it."""
+    """One stored series, as `envsuite cache episodes` lists it."""
 
     path: Path
     settings: dict[str, Any]

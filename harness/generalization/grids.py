@@ -3,7 +3,7 @@
 generalisation/
     README.md           rendered: every grid as a table
     {grid}/
-        grid.json       written by envsuite-generalize
+        grid.json       written by envsuite generalize
         heatmap.svg     rendered
         NOTES.md        how the grid was run, and what it shows
 """
@@ -38,13 +38,13 @@ def read(path: Path) -> dict[str, Any]:
         if grid["schema_version"] != SCHEMA:
             raise DataError(
                 f"{path} has schema_version {grid['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
-                "run envsuite-generalize again with --resume."
+                "run envsuite generalize again with --resume."
             )
         _check(grid)
         return grid
     except (ValueError, LookupError, TypeError) as error:
         raise DataError(
-            f"{path} is not a grid ({type(error).__name__}: {error}): run envsuite-generalize again."
+            f"{path} is not a grid ({type(error).__name__}: {error}): run envsuite generalize again."
         ) from error
 
 
@@ -78,7 +78,7 @@ def _check(grid: dict[str, Any]) -> None:
 
 PAGE = """# Generalisation
 
-Grids that `envsuite-generalize` measured ([method](../../docs/explanation/generalisation.md)): success, its 95 % interval and the number of games of each cell. Bold: a setting that the model was trained on.
+Grids that `envsuite generalize` measured ([method](../../docs/explanation/generalisation.md)): success, its 95 % interval and the number of games of each cell. Bold: a setting that the model was trained on.
 `make leaderboards` renders the tables and heat maps from each grid's `grid.json`.
 """
 

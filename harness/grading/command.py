@@ -1,4 +1,4 @@
-"""envsuite-grade: grades patches of SWE-Gym and SWE-bench instances that were made elsewhere."""
+"""envsuite grade: grades patches of SWE-Gym and SWE-bench instances that were made elsewhere."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ KNOBS = ("tasks", "data_split", "sandbox", "build", "grade_seconds")
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-grade",
+        prog="envsuite grade",
         description="Grade patches that were made elsewhere, as SWE-Gym's environments grade theirs. Writes the report "
         "of SWE-bench's harness and results.jsonl. An environment that cannot be built is an error, never a failure "
         "of the model.",
-        epilog="Example: envsuite-grade --predictions preds.jsonl --records records.jsonl --set sandbox=docker",
+        epilog="Example: envsuite grade --predictions preds.jsonl --records records.jsonl --set sandbox=docker",
     )
     parser.add_argument(
         "-p", "--predictions", required=True,

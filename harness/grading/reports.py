@@ -20,7 +20,7 @@ from harness.interop.predictions import Prediction
 
 EXIT_CODE = ">>>>> Test Exit Code"
 """marks the exit code of the tests in test_output.txt"""
-UNFINISHED = ("timeout", "memory", "output", "disk")
+UNFINISHED = ("timeout", "memory", "output", "disk", "processes")
 """faults of tests that did not run to their end"""
 UNREADABLE = ("no_log", "exit_code")
 """faults of logs without usable results"""

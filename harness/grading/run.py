@@ -1,4 +1,4 @@
-"""Runs of `envsuite-grade`: predictions are graded in parallel, and every result is kept at once.
+"""Runs of `envsuite grade`: predictions are graded in parallel, and every result is kept at once.
 
     OUTPUT_DIR/
         journal.jsonl   a line per graded patch, appended and flushed, with its duration

@@ -11,7 +11,7 @@ from envsuite.escaping import markdown
 from envsuite.types import Task, knobs_json
 from harness.stats.summary import Summary, percent
 
-NOTICE = "Uploaded with `envsuite-hub push` of envsuite {version}."
+NOTICE = "Uploaded with `envsuite hub push` of envsuite {version}."
 
 
 def card(settings: Mapping[str, Any], body: str) -> bytes:
@@ -45,7 +45,7 @@ Episodes of one player on one task, with every observation, reply and reward.
 again and compare, in the downloaded folder:
 
 ```bash
-envsuite-replay --check .
+envsuite replay --check .
 ```
 
 The check proves that the commands lead to the recorded results. It cannot prove which model wrote the replies.

@@ -1,4 +1,4 @@
-"""envsuite-hub: uploads a run or a task to the Hugging Face hub or to prime's environments hub."""
+"""envsuite hub: uploads a run or a task to the Hugging Face hub or to prime's environments hub."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    commands = cli.CliParser(prog="envsuite-hub", description="Share runs and tasks on a hub.")
+    commands = cli.CliParser(prog="envsuite hub", description="Share runs and tasks on a hub.")
     verbs = commands.add_subparsers(dest="verb", required=True)
     push = verbs.add_parser(
         "push",
         help="upload a run or a task",
         description="Upload a run or a task. Files with secrets, or with paths of this computer, are refused.",
-        epilog="Example: envsuite-hub push runs/BabyAI-goto-v0--random/0123abcd4567 dataset:my-name/goto-random "
+        epilog="Example: envsuite hub push runs/BabyAI-goto-v0--random/0123abcd4567 dataset:my-name/goto-random "
         "--dry-run",
     )
     push.add_argument("source", help="folder of a finished run, or a task id")
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     push.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write the files to this folder as well")
     push.add_argument("--private", action="store_true", help="create a private repository")
     push.add_argument("--license", default="", metavar="NAME", help="licence for the card, such as mit")
-    push.add_argument("--message", default="Upload by envsuite-hub", help="message of the commit")
+    push.add_argument("--message", default="Upload by envsuite hub", help="message of the commit")
     push.add_argument(
         "--allow", action="append", default=[], metavar="TEXT", help="a path or name that may be uploaded; repeatable"
     )
@@ -88,7 +88,7 @@ def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
     if source.exists():
         raise UsageError(f"{source} is a file: name the folder of the run, which has config.json.")
     if "/" in args.source:
-        raise UsageError(f"There is no folder {source}: name that of a run, or a task id (envsuite-envs lists them).")
+        raise UsageError(f"There is no folder {source}: name that of a run, or a task id (envsuite envs lists them).")
     cli.import_modules(args.module)
     (task, *more) = registry.tasks(args.source)
     if more:

@@ -96,7 +96,7 @@ def space(task: Task, target: Target, options: TaskOptions) -> Bundle:
         "Dockerfile": _DOCKERFILE.format(
             tools=tools if task.requires in COMPILED else "",
             requirement=_requirement(extras, options.wheel, local=True),
-            data="RUN envsuite-data get alfworld\n" if task.panel and task.family == "alfworld" else "",
+            data="RUN envsuite data get alfworld\n" if task.panel and task.family == "alfworld" else "",
         ).encode(),
         "openenv.yaml": _OPENENV.format(name=name).encode(),
         "pyproject.toml": _SERVER_PROJECT.format(

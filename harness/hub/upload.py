@@ -30,7 +30,7 @@ def _push_to_hugging_face(bundle: Bundle, private: bool, message: str) -> str:
         from huggingface_hub import CommitOperationAdd, HfApi, get_token
         from huggingface_hub.errors import HfHubHTTPError
     except ModuleNotFoundError as error:
-        raise MissingExtra("envsuite-hub push needs huggingface_hub: pip install huggingface_hub") from error
+        raise MissingExtra("envsuite hub push needs huggingface_hub: pip install huggingface_hub") from error
     token = get_token()
     if token is None:
         raise UsageError("There is no token for the Hugging Face hub: run `hf auth login`, or set HF_TOKEN.")

@@ -16,7 +16,7 @@ from envsuite.types import knobs_json
 from harness.evaluate import RunConfig
 from harness.interop.engine import Engine
 from harness.rollout.loop import EpisodeState
-from harness.suites.plan import RunRequest, configure
+from harness.suites.plan import changed, configure
 from harness.types import Episode, Message, Reply, Trajectory
 
 FLAGS = ("set", "reward", "max_turns", "thinking", "admissible", "action_grammar")
@@ -24,18 +24,18 @@ FLAGS = ("set", "reward", "max_turns", "thinking", "admissible", "action_grammar
 
 
 def run_config(tool: str, env: str, *, set: str | Sequence[str] = (), **flags: Any) -> RunConfig:
-    """Returns the settings of one task's games; `flags` are fields of `RunRequest`. Raises UsageError, BadKnob."""
+    """Returns the settings of one task's games; `flags` are those of `envsuite-eval`. Raises UsageError, BadKnob."""
     (selected, *more) = registry.tasks(env)
     if more:
         raise UsageError(f"{env!r} matches {len(more) + 1} tasks: name exactly one.")
     knobs = (set,) if isinstance(set, str) and set else tuple(set)
-    config = configure(selected, RunRequest(tool, knobs=knobs, **flags))
+    config = configure(selected, tool, changed({**flags, "set": knobs}))
     check_one_player(config)
     return config
 
 
 def check_one_player(config: RunConfig) -> None:
-    """Raises UsageError if the game has several agents with players of their own."""
+    """Raises UsageError if several agents of the game have separate players."""
     agents = registry.agents(config.task, config.knobs)
     if agents > 1:
         raise UsageError(

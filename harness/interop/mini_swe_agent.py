@@ -3,7 +3,7 @@
     from minisweagent.agents.default import DefaultAgent
     from harness.interop.mini_swe_agent import SWEGymEnvironment
 
-    env = SWEGymEnvironment(task="SWEGym-medium-v1", seed=3)
+    env = SWEGymEnvironment(task="SWEGym-medium-v0", seed=3)
     DefaultAgent(model, env, **prompts).run(env.problem)
     print(env.info["success"], env.info["artifacts"]["patch"])
 
@@ -30,7 +30,7 @@ SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 class SWEGymConfig:
     """Settings of a SWEGymEnvironment."""
 
-    task: str = "SWEGym-medium-v1"
+    task: str = "SWEGym-medium-v0"
     seed: int = 0
     reward_mode: str = "sparse"
     knobs: dict[str, Any] = field(default_factory=dict)

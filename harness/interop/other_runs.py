@@ -1,4 +1,4 @@
-"""Runs of other harnesses, read for `envsuite-compare`: inspect logs, Harbor jobs, verifiers' evaluations, and
+"""Runs of other harnesses, read for `envsuite compare`: inspect logs, Harbor jobs, verifiers' evaluations, and
 SWE-bench's reports.
 
 `read` returns the runs of a path. The files may come from anybody: they are read within the bounds of
@@ -228,12 +228,12 @@ def _episode(line: Any) -> OtherEpisode:
 
 
 def _is_swebench_report(path: Path) -> bool:
-    """Returns True for `MODEL.RUN_ID.json`, which SWE-bench's harness and `envsuite-grade` write."""
+    """Returns True for `MODEL.RUN_ID.json`, which SWE-bench's harness and `envsuite grade` write."""
     return path.suffix == ".json" and path.is_file() and b'"resolved_ids"' in reading.read_bytes(path)
 
 
 def _swebench_report(path: Path) -> tuple[dict[str, Any], Iterable[OtherEpisode]]:
-    """Reads the submitted instances; those that only the infrastructure failed are broken."""
+    """Reads the submitted instances; an instance that only the infrastructure failed is broken."""
     report = reading.read_json(path)
     names = ("submitted_ids", "resolved_ids", "infra_failure_ids")
     records.check_types(report, {"schema_version": int, **dict.fromkeys(names[:2], list)})

@@ -1,4 +1,4 @@
-"""Predictions: files of patches, one per instance, that SWE-bench's harness and `envsuite-grade` read."""
+"""Predictions: files of patches, one per instance, that SWE-bench's harness and `envsuite grade` read."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def messages(record: Record) -> list[Message]:
     """Returns an episode as chat messages: observations as user, replies as assistant, the objective first.
 
     Replies keep their tool calls, in OpenAI's format, and observations are then the results of the calls.
-    Records do not contain the system prompt; `envsuite-data demos` writes complete conversations for fine-tuning.
+    Records do not contain the system prompt; `envsuite data demos` writes complete conversations for fine-tuning.
     """
     first = "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))
     chat = [{"role": "user", "content": first}]

@@ -63,7 +63,7 @@ class Games(vf.Taskset[Game, GamesConfig]):
     def __init__(self, config: GamesConfig) -> None:
         super().__init__(config)
         if not config.game:
-            raise UsageError("Name a task: --env.taskset.game BabyAI-goto-v0; `envsuite-envs` lists them all.")
+            raise UsageError("Name a task: --env.taskset.game BabyAI-goto-v0; `envsuite envs` lists them all.")
         (selected, *more) = registry.tasks(config.game)
         if more:
             raise UsageError(f"{config.game!r} matches {len(more) + 1} tasks: a taskset needs exactly one.")

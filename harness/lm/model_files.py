@@ -108,7 +108,7 @@ def resolve(name: str) -> Source:
         return Source(name, "hub", name)
     known = (*BUNDLED, *ALIASES, "random", "blind", "expert", "idle")  # the last four are players, not models
     raise UsageError(
-        f"Unknown model {name!r}: give {', '.join(BUNDLED)}, an alias ('envsuite-models list'), org/name or a folder."
+        f"Unknown model {name!r}: give {', '.join(BUNDLED)}, an alias ('envsuite models list'), org/name or a folder."
         + did_you_mean(name, known)
     )
 

@@ -211,7 +211,13 @@ class Template:
         pieces = _splice(text, gaps, replies) if indices == sorted(known) else None
         if pieces is None:
             return Encoded(lead + list(self.tokens(text)), lost + len(known))
-        ids = list(lead)
+        ids, replaced = self._joined(pieces)
+        return Encoded(lead + ids, lost + replaced)
+
+    def _joined(self, pieces: Sequence[str | SampledReply | None]) -> tuple[list[int], int]:
+        """Returns the tokens of `_splice`'s pieces, and the number of replies whose tokens the template replaces."""
+        ids: list[int] = []
+        replaced = 0
         pending = ""  # text that is not tokenised yet
         after: int | None = None  # sampled end token just before it
         end: int | None = None  # sampled end token that the template has not shown yet
@@ -222,7 +228,7 @@ class Template:
                 pending, after = "", None
                 end = piece.ids[-1] if piece.ids[-1] in self.end_ids else None
             elif piece is None:
-                lost += 1
+                replaced += 1
             else:
                 if end is not None:
                     word = self._decode([end])
@@ -231,10 +237,10 @@ class Template:
                         after = end
                     else:  # the template ends replies with another token
                         ids.pop()
-                        lost += 1
+                        replaced += 1
                     end = None
                 pending += piece
-        return Encoded(ids + list(self.tokens(pending, after)), lost)
+        return ids + list(self.tokens(pending, after)), replaced
 
     def open_end(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> tuple[list[int], int, str]:
         """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:]

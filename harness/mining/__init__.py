@@ -1,5 +1,5 @@
 """Making tasks for SWE-Gym.
 
-command  is envsuite-swe
+command  is envsuite swe
 tables   prints the yield per package
 """

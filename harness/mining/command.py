@@ -1,4 +1,4 @@
-"""envsuite-swe: makes tasks for SWE-Gym from packages of the package index, and words their issues anew."""
+"""envsuite swe: makes tasks for SWE-Gym from packages of the package index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.mining.tables import reasons_table, yield_table
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-swe", description="Make tasks for SWE-Gym from packages of the package index."
+        prog="envsuite swe", description="Make tasks for SWE-Gym from packages of the package index."
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     mine = verbs.add_parser(
@@ -23,8 +23,8 @@ def parser() -> argparse.ArgumentParser:
         help="find real bugs between consecutive releases",
         description="Find real bugs: tests of a release that fail on the release before, and the fewest changes of the "
         "code that repair them. Nothing of a package runs outside a sandbox. Writes records.jsonl in SWE-Gym's "
-        "schema, each with a recipe for pip, and yield.md. The same command continues an interrupted run.",
-        epilog="Example: envsuite-swe mine voluptuous boltons -o mined -r 10",
+        "schema, each with a setup for pip, and yield.md. The same command continues an interrupted run.",
+        epilog="Example: envsuite swe mine voluptuous boltons -o mined -r 10",
     )
     mine.add_argument("packages", nargs="*", metavar="PACKAGE", help="name on the package index")
     mine.add_argument("-f", "--file", type=Path, help="file with further names, one per line; # begins a comment")
@@ -43,36 +43,23 @@ def parser() -> argparse.ArgumentParser:
         description="Generate tasks of many packages, one after another. Writes jobs.jsonl, with a line per package: "
         "tasks, every reason for a rejection, and the rate per core hour. The same command continues an interrupted "
         "run. The folder is a data set: use it with --set tasks=FOLDER.",
-        epilog="Example: envsuite-swe build jsonpointer tabulate==0.10.0 -o tasks -r 2",
+        epilog="Example: envsuite swe build jsonpointer tabulate==0.10.0 -o tasks -r 2",
     )
-    build.add_argument("packages", nargs="*", metavar="PACKAGE", help="NAME, NAME==VERSION or path of an archive")
+    build.add_argument(
+        "packages", nargs="*", metavar="PACKAGE", help="NAME, NAME==VERSION, path of an archive, or a shipped package"
+    )
     build.add_argument("-f", "--file", type=Path, help="file with further packages, one per line; # begins a comment")
     build.add_argument("-o", "--output", type=Path, default=Path("tasks"), help="folder of the tasks (default: tasks)")
     build.add_argument("-r", "--rounds", type=int, default=2, help="rounds of 16 tasks per package (default: 2)")
     build.add_argument("-j", "--workers", type=int, default=1, help="runs of tests at the same time (default: 1)")
     build.add_argument("-s", "--seconds", type=float, default=600.0, help="most time for a package (default: 600)")
-    reword = verbs.add_parser(
-        "reword",
-        help="let a model write issue texts in other words",
-        description="Let a model write the issue texts of records in other words. A text is kept only if it has the "
-        "facts of the original (the check, what it got, what is expected) and no leak: no code, paths or names of the "
-        "gold patch and no tests that the original does not name. The other records keep their text. Writes records "
-        "for --set records=FILE and counts every reason. The same command continues an interrupted run.",
-        epilog="Example: envsuite-swe reword mined/records.jsonl -m openai:my-model --base-url http://localhost:8000/v1",
+    layout = build.add_argument_group("for a package whose layout cannot be guessed")
+    layout.add_argument("--code", action="append", default=[], metavar="PATH", help="code that may be changed: src/foo")
+    layout.add_argument("--tests", action="append", default=[], metavar="PATH", help="arguments for pytest: tests")
+    layout.add_argument(
+        "--with", dest="needs", action="append", default=[], metavar="NAME", help="installed package that tests need"
     )
-    reword.add_argument(
-        "records", nargs="?", default="", help="records file or folder (default: the mined tasks that are shipped)"
-    )
-    reword.add_argument("-m", "--model", required=True, help="any model, as in envsuite-eval")
-    reword.add_argument("-o", "--output", type=Path, default=Path("reworded.jsonl"), help="(default: reworded.jsonl)")
-    reword.add_argument("-n", "--most", type=int, default=None, help="the first N records only")
-    reword.add_argument("-a", "--attempts", type=int, default=1, help="texts per record at most (default: 1)")
-    reword.add_argument("-t", "--temperature", type=float, default=0.7, help="(default: 0.7)")
-    reword.add_argument("--max-tokens", type=int, default=2048, help="per text (default: 2048)")
-    reword.add_argument("--base-url", default=None, help="server of the model, as in envsuite-eval")
-    reword.add_argument("--served-model-name", default=None, help="the model's name on the server")
-    reword.add_argument("--api-key-var", default=None, help="environment variable that holds the key")
-    reword.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
+    layout.add_argument("--split", choices=("train", "test"), default="", help="split of the tasks (default: test)")
     cli.add_verbose(verbs)
     return parser
 
@@ -83,8 +70,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
-    if args.verb == "reword":
-        return _reword(args)
     packages = [*args.packages, *_listed(args.file)]
     if not packages:
         raise UsageError("Name at least one package, or a file of names with --file.")
@@ -106,64 +91,38 @@ def _listed(path: Path | None) -> list[str]:
 
 def _mine(args: argparse.Namespace, packages: Sequence[str]) -> int:
     from envsuite.cache import write_atomically
-    from envsuite.envs.swegym.mined import miner
+    from envsuite.envs.swegym.makers import mining
 
     def show(result: Any) -> None:
         title = " ".join(filter(None, (result.package, result.old, result.new)))
         outcome = result.reason or f"{len(result.records)} kept of {result.candidates}, {_counted(result.rejected)}"
         cli.print_safely(f"{title}: {one_line(outcome)} ({result.seconds:.0f} s)")
 
-    plan = miner.MiningPlan(
+    plan = mining.MiningPlan(
         packages, args.releases, args.most, args.workers, args.archives, args.seconds, args.suite_seconds
     )
-    journal = miner.mine(plan, args.output, show)
-    rows = miner.yields([result for result in journal.results if result.package in packages])
+    journal = mining.mine(plan, args.output, show)
+    rows = mining.yields([result for result in journal.results if result.package in packages])
     lines = [*yield_table(rows), "", *reasons_table(rows)]
     write_atomically(args.output / "yield.md", "\n".join(lines) + "\n")
     kept = sum(row["kept"] for row in rows)
     cli.print_safely(f"{cli.plural(kept, 'instance')} of {cli.plural(len(rows), 'package')}")
-    cli.print_safely(f"records: {args.output / miner.RECORDS}\nyield: {args.output / 'yield.md'}")
+    cli.print_safely(f"records: {args.output / mining.RECORDS}\nyield: {args.output / 'yield.md'}")
     return 0 if kept else 1
 
 
-def _reword(args: argparse.Namespace) -> int:
-    from harness.mining import rewording
-    from harness.policies import is_model, make_policy
-
-    if not is_model(args.model):
-        raise UsageError(f"--model {args.model} writes no texts: name a model, such as hf:smollm2-135m.")
-    for flag in ("most", "attempts"):
-        value = getattr(args, flag)
-        if value is not None and value < 1:
-            raise UsageError(f"--{flag} must be at least 1, not {value}.")
-    rewording.check_output(args.output, args.records)
-    rows = rewording.sources(args.records)[: args.most]
-    options = ("temperature", "max_tokens", "base_url", "served_model_name", "api_key_var", "device")
-    policy = make_policy(args.model, **{name: getattr(args, name) for name in options})
-
-    def show(name: str, reasons: list[str]) -> None:
-        cli.print_safely(f"{name}: {one_line('; '.join(reasons)) or rewording.KEPT}")
-
-    try:
-        counts = rewording.reword_into(args.output, rows, policy, args.attempts, show)
-    finally:
-        policy.close()
-    total = cli.plural(len(rows), "record")
-    cli.print_safely(f"{total} in {args.output}; {counts.pop(rewording.KEPT, 0)} reworded now")
-    for reason, count in counts.most_common():
-        cli.print_safely(f"{count} kept the original: {reason}")
-    return 0
-
-
 def _build(args: argparse.Namespace, packages: Sequence[str]) -> int:
-    from envsuite.envs.swegym.generated import batch
+    from envsuite.envs.swegym.makers import planting
 
-    def show(job: batch.BuildJob) -> None:
+    def show(job: planting.BuildJob) -> None:
         outcome = job.error or f"{job.tasks} tasks of {job.tried} candidates, {_counted(job.rejected)}"
         rate = f", {job.rate:.0f} tasks per core hour" if job.tasks else ""
         cli.print_safely(f"{job.package}: {one_line(outcome)} ({job.seconds:.0f} s{rate})")
 
-    jobs = batch.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show)
+    options = {"code": args.code, "tests": args.tests, "needs": args.needs, "split": args.split}
+    if any(options.values()) and len(packages) != 1:
+        raise UsageError("--code, --tests, --with and --split apply to one package: name one.")
+    jobs = planting.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show, **options)
     total = sum(job.tasks for job in jobs)
     cli.print_safely(f"{cli.plural(total, 'task')} of {cli.plural(len(jobs), 'package')} in {args.output}")
     return 0 if total else 1

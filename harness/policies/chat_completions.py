@@ -64,7 +64,7 @@ def address(url: str) -> str:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, or a bracket without its partner
+    except ValueError:  # a port that is not a number, or an unclosed bracket
         valid = False
     if not valid:
         raise UsageError(

@@ -20,7 +20,7 @@ from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
 from harness.policies.inspect_messages import ProviderMessages, as_json, calls_in, reasoning_of, tool_infos
 from harness.policies.request_fields import FLAGS, TOO_LONG, parsed_headers
-from harness.prompting.messages import plain_text, without_oldest_turn
+from harness.prompting.messages import plain_text, shortened
 from harness.reasoning import joined
 from harness.types import Message, Prompt, Reply, ToolCall
 
@@ -146,26 +146,18 @@ class InspectPolicy(RequestingPolicy):
         await self._model.api.aclose()
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
-        messages: Sequence[Message] = prompt.messages
-        if plain_text(messages) is not None:
+        if plain_text(prompt.messages) is not None:
             raise UsageError(f"inspect:{self.name} reads conversations, and the protocol's prompt is plain text.")
-        dropped = 0
-        while True:
+        for messages, dropped in shortened(prompt.messages):
             reply = await self._ask(prompt, messages)
             if reply is not None:
                 reply.dropped_turns = dropped
                 self._messages.remember(prompt, reply, reply.extra.pop("message", {}))
                 return reply
-            shorter = without_oldest_turn(messages)
-            if shorter is None:
-                return Reply("", finish_reason="context", dropped_turns=dropped)
-            messages = shorter
-            dropped += 1
+        return Reply("", finish_reason="context", dropped_turns=dropped)
 
     async def _ask(self, prompt: Prompt, messages: Sequence[Message]) -> Reply | None:
         """Returns the reply to a request; None if the prompt is too long. Raises UsageError."""
-        if plain_text(messages) is not None:
-            raise UsageError(f"inspect:{self.name} takes chat messages, and this protocol sends text.")
         fields = {"seed": prompt.seed % 2**31, **({"parallel_tool_calls": False} if prompt.tools else {})}
         config = self._config.model_copy(update=fields)
         try:

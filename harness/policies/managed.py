@@ -17,8 +17,6 @@ from harness.types import Prompt, Reply
 
 PREFIX = "server_"
 """Prefix of a server's settings among the options of a policy."""
-RENAMED = {"args": "words"}
-"""Options whose setting has another name."""
 
 
 class ManagedPolicy(OpenAIPolicy):
@@ -83,11 +81,7 @@ EXAMPLES = {"vllm": "vllm:Qwen/Qwen2.5-3B-Instruct", "llamacpp": "llamacpp:model
 
 def server_settings(options: Mapping[str, Any]) -> programs.ServerSettings:
     """Returns the settings of a server from the options of its policy. Raises UsageError."""
-    values: dict[str, Any] = {}
-    for option in SERVER_OPTIONS:
-        name = option.removeprefix(PREFIX)
-        if name != option and options.get(option):
-            values[RENAMED.get(name, name)] = options[option]
+    values = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX) and value}
     values |= {"dtype": options.get("dtype", "auto"), "concurrent": options.get("max_concurrent", 16)}
     return programs.ServerSettings(**values)
 
@@ -103,5 +97,5 @@ def identity_of(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         "weights": model_files.fingerprint(str(programs.gguf(model)) if kind == "llamacpp" else model),
         "context": settings.context,
         "dtype": settings.dtype,
-        "args": settings.words,
+        "args": settings.args,
     }

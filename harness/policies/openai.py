@@ -37,8 +37,8 @@ from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
 from harness.policies.request_fields import RequestFields, parsed_headers, refuses_tools
-from harness.prompting.messages import plain_text, without_oldest_turn
-from harness.types import Message, Prompt, Reply, ToolCall
+from harness.prompting.messages import plain_text, shortened
+from harness.types import Prompt, Reply, ToolCall
 
 
 class OpenAIPolicy(RequestingPolicy):
@@ -180,22 +180,16 @@ class OpenAIPolicy(RequestingPolicy):
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
         """Returns the reply to a prompt; shortens the prompt until it fits the context."""
-        messages: Sequence[Message] = prompt.messages
-        dropped = 0
-        while True:
+        for messages, dropped in shortened(prompt.messages):
             try:
                 reply = await self._persist(prompt, home, messages)
             except TooLong:
-                shorter = without_oldest_turn(messages)
-                if shorter is None:
-                    return Reply("", finish_reason="context", dropped_turns=dropped)
-                messages = shorter
-                dropped += 1
                 continue
             except (TemporaryError, Refused) as error:
                 return self._failed(error, dropped)
             reply.dropped_turns = dropped
             return reply
+        return Reply("", finish_reason="context", dropped_turns=dropped)
 
     def _failed(self, error: TemporaryError | Refused, dropped: int) -> Reply:
         kind = "refused" if isinstance(error, Refused) else "silent"

@@ -27,7 +27,7 @@ from harness.lm.likelihood import (
 from harness.lm.template import Template
 from harness.lm.trie import Trie, prefix_free
 from harness.policies.hf import HFPolicy
-from harness.prompting.messages import without_oldest_turn
+from harness.prompting.messages import shortened
 from harness.types import Message, Prompt, Reply
 
 MAX_NODES = 2048
@@ -147,17 +147,12 @@ class ScorePolicy(HFPolicy):
         """Encodes prompt and commands, and drops the oldest turns until they fit the context;
         returns the number dropped.
         """
-        messages: Sequence[Message] = prompt.messages
-        dropped = 0
-        while True:
+        for messages, dropped in shortened(prompt.messages):
             ids, commands = self.tokens(messages, prompt.admissible)
+            fitted = ids, commands, dropped
             if _longest(commands) <= self.context:
-                return ids, commands, dropped
-            shorter = without_oldest_turn(messages)
-            if shorter is None:
-                return ids, commands, dropped
-            messages = shorter
-            dropped += 1
+                break
+        return fitted
 
     def tokens(self, messages: Sequence[Message], commands: Sequence[str]) -> tuple[list[int], list[Candidate]]:
         """Returns the tokens of the prompt, including `lead`, and of each command after it; with

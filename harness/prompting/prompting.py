@@ -18,6 +18,7 @@ from harness.prompting.grammars import BEGIN, GRAMMARS, OBJECTIVE_ONCE, NativeCa
 from harness.prompting.layouts import EpisodeView
 from harness.prompting.rewording import WORDINGS, reworded
 from harness.prompting.tool_calls import assistant_message, read_text, result_messages, with_ids
+from harness.settings import setting
 from harness.types import Message, ToolCall, ToolSchema, Turn
 
 ADMISSIBLE = ("none", "latest", "all")
@@ -32,29 +33,54 @@ class Past:
     short: list[list[Message]] = field(default_factory=list)
     """for each turn the messages with replies reduced to their commands"""
     by_agent: dict[int, Past] = field(default_factory=dict)
-    """earlier turns of each agent that has a player of its own"""
+    """earlier turns of each agent with a separate player"""
+
+
+def _is_on(word: str | bool) -> bool:
+    return word in ("on", True)
+
+
+def _kept_reasoning(word: str | int) -> bool | int:
+    """Reads --history-reasoning: True all, False none, or the number of latest replies. Raises UsageError."""
+    if word in ("on", "off", True, False):
+        return word in ("on", True)
+    if not str(word).isdecimal():
+        raise UsageError(f"--history-reasoning is on, off or a number of replies, not {word!r}.")
+    return int(word)
 
 
 @dataclass(frozen=True)
 class Prompting:
     """Settings of the prompt. All of them can change a result and are part of a run's identity."""
 
-    grammar: str = "action"
-    thinking: bool = True
-    history: int = -1
-    """number of remembered turns; -1: all"""
-    history_reasoning: bool | int = True
-    """keeps the reasoning in remembered replies: True all, False none, or the number of latest
-    replies
-    """
-    admissible: str = "latest"
-    """lists admissible commands in no message (none), the latest message (latest) or all messages
-    (all)
-    """
-    wording: str = "plain"
-    """a name in `harness.prompting.rewording.WORDINGS`, which replaces words of the game"""
-    protocol: str = ""
-    """a name in `harness.prompting.protocols.names()`, whose conversation and parser replace ours"""
+    grammar: str = setting(
+        "action", "how a reply gives its command; tools: native tool calls", "action_grammar", choices=list(GRAMMARS)
+    )
+    thinking: bool = setting(
+        True, "off: ask for the command alone, without reasoning (default: on)", read=_is_on, choices=["on", "off"]
+    )
+    history: int = setting(-1, "remembered turns; -1 for all")
+    history_reasoning: bool | int = setting(
+        True,
+        "keep the reasoning of earlier replies in the prompt; N: of the latest N only (default: on)",
+        read=_kept_reasoning,
+        metavar="on|off|N",
+        type=str,
+    )
+    admissible: str = setting("latest", "messages that list the admissible commands", choices=ADMISSIBLE)
+    wording: str = setting(
+        "plain",
+        "rewords observations and commands; the game stays the same",
+        "prompt_wording",
+        omitted=True,
+        choices=list(WORDINGS),
+    )
+    protocol: str = setting(
+        "",
+        f"prompt, parser and settings of a published set-up: {', '.join(protocols.names())}",
+        omitted=True,
+        metavar="NAME",
+    )
     words: str = ""
     """with a protocol: "neutral", or the first 12 digits of the SHA-256 of its published words"""
 

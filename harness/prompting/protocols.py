@@ -89,7 +89,7 @@ def _published(name: str) -> Words:
     words = published.stored(name, files.sha256) if files else None
     if words is None:
         raise DataError(
-            f"The words of the protocol {name} are not on this machine: run `envsuite-data get prompts/{name}`."
+            f"The words of the protocol {name} are not on this machine: run `envsuite data get prompts/{name}`."
         )
     return words
 

@@ -1,6 +1,6 @@
 """The words of published prompts: fetched from their source, checked by hash, and kept in the cache.
 
-envsuite does not carry these texts. `envsuite-data get prompts/NAME` takes them from the source of
+envsuite does not carry these texts. `envsuite data get prompts/NAME` takes them from the source of
 the protocol NAME, or from a local copy of it (`--from`), and `stored` returns them.
 """
 
@@ -55,7 +55,7 @@ def stored(protocol: str, sha256: str) -> Words | None:
         return None
     words: Any = reading.read_json(path)
     if not isinstance(words, dict) or digest(words) != sha256:
-        raise DataError(f"{path} does not hold the published words: run `envsuite-data get prompts/{protocol}` again.")
+        raise DataError(f"{path} does not hold the published words: run `envsuite data get prompts/{protocol}` again.")
     return words
 
 

@@ -184,7 +184,7 @@ def _notes(packed: Packed) -> list[str]:
             "prompts, the expert's moves, and pictures if the environment draws them."
         )
     if packed.stale:
-        notes.append(f"{packed.stale} of these did not come out as recorded: envsuite-replay names the differences.")
+        notes.append(f"{packed.stale} of these did not come out as recorded: envsuite replay names the differences.")
     notes += [f"{run}: not replayed, {why}." for run, why in packed.not_replayed.items()]
     return notes
 

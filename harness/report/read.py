@@ -45,7 +45,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class MeasuredGrid:
-    """A grid of envsuite-generalize: value, interval and n of each cell."""
+    """A grid of envsuite generalize: value, interval and n of each cell."""
 
     name: str
     metric: str

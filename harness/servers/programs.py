@@ -47,7 +47,7 @@ class ServerSettings:
     """part of each GPU's memory, for vLLM"""
     tensor_parallel: int = 1
     """number of GPUs that share each layer, for vLLM"""
-    words: str = ""
+    args: str = ""
     """further words of the server's command line, as in a shell"""
     dtype: str = "auto"
     concurrent: int = 16
@@ -64,9 +64,9 @@ class ServerSettings:
     def further(self) -> tuple[str, ...]:
         """Words of `--server-args`. Raises UsageError."""
         try:
-            return tuple(shlex.split(self.words))
+            return tuple(shlex.split(self.args))
         except ValueError as error:
-            raise UsageError(f"--server-args {self.words!r} cannot be split into words: {error}.") from error
+            raise UsageError(f"--server-args {self.args!r} cannot be split into words: {error}.") from error
 
 
 @dataclass(frozen=True)

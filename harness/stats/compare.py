@@ -120,7 +120,7 @@ def _warning(file: Path) -> str:
         expected = reading.read_json(path).get("results_hash", "")
     except (DataError, ValueError, AttributeError):
         expected = ""
-    check = "check them with envsuite-replay --check"
+    check = "check them with envsuite replay --check"
     if not expected:
         missing = "holds no results_hash" if path.exists() else "is missing"
         return f"{file.parent}: summary.json {missing}, so nothing shows that the records are complete: {check}"

@@ -34,7 +34,7 @@ def task_ladder(name: str) -> list[str]:
 
     Examples:
         >>> task_ladder("textworld")
-        ['TextWorld-easy-v3', 'TextWorld-medium-v2', 'TextWorld-hard-v2']
+        ['TextWorld-easy-v0', 'TextWorld-medium-v0', 'TextWorld-hard-v0']
     """
     return [registry.tasks(f"{name}-{level}")[0].id for level in LEVELS]
 

@@ -1,7 +1,7 @@
 """Certificates of verified folders: `certificate.json` states that the records of these exact files replay.
 
-`envsuite-verify` writes them (`harness.verification`). A certificate is a note for its reader's own use: it is not
-signed, so one that came with a stranger's folder proves nothing.
+`envsuite replay --sandbox` writes them (`harness.verification`). A certificate is a note for its reader's own use: it
+is not signed, so one that came with a stranger's folder proves nothing.
 """
 
 from __future__ import annotations
@@ -90,5 +90,6 @@ def certified(folder: Path) -> set[str]:
         return {str(entry["sha256"]) for entry in certificate["entries"]}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path} is not a certificate ({type(error).__name__}: {error}): remove it, or run envsuite-verify again."
+            f"{path} is not a certificate ({type(error).__name__}: {error}): remove it, or run "
+            "envsuite replay --sandbox again."
         ) from error

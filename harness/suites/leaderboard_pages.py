@@ -21,8 +21,8 @@ a run of all its games. Anyone can carry out the commands in `results.jsonl` (`.
 again, so a forged, missing or outdated record is found.
 
 ```bash
-envsuite-replay --check leaderboards/*/   # play the records again, check the protocol
-envsuite-replay --check --sample 5 leaderboards/*/   # the same with 5 episodes a file
+envsuite replay --check leaderboards/*/   # play the records again, check the protocol
+envsuite replay --check --sample 5 leaderboards/*/   # the same with 5 episodes a file
 make leaderboards                         # render the pages again
 make boards                               # play random player and expert again
 ```
@@ -44,8 +44,8 @@ A board shows what was run; a missing model was not run. Published numbers with 
 [generalisation](generalisation/README.md), and learning curves in [training](training/README.md).
 """
 
-VERIFIED = """`envsuite-verify` replayed every record of the runs marked *verified*. It cannot verify which model
-wrote the replies.
+VERIFIED = """`envsuite replay --sandbox` replayed every record of the runs marked *verified*. It cannot verify which
+model wrote the replies.
 """
 
 
@@ -81,7 +81,7 @@ def page(board: Board, certified: Container[str] = ()) -> str:
         f"# {board.suite}\n",
         f"{after if after.endswith('?') else after.rstrip('.') + '.'}\n",
         f"Play it: `envsuite-eval --model MODEL --env suite:{board.suite}`. Check these records: "
-        f"`envsuite-replay --check leaderboards/{board.suite}`.\n",
+        f"`envsuite replay --check leaderboards/{board.suite}`.\n",
     ]
     for task, knobs in dict.fromkeys(key[:2] for key in board.entries):
         parts += _task_table(board, task, knobs, metric, fixed.get("over_splits", ""), certified)

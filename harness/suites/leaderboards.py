@@ -28,11 +28,13 @@ from envsuite.errors import DataError, UsageError
 from envsuite.reading import read_json
 from envsuite.types import StopReason, knobs_json
 from harness import records
-from harness.evaluate import RunConfig
+from harness.evaluate import RunConfig, Sampling
 from harness.policies import is_computed, is_model, member
 from harness.prompting import protocols
+from harness.prompting.prompting import Prompting
 from harness.records import Record, is_broken
 from harness.replay import misnamed
+from harness.settings import omissions
 from harness.stats.compare import check_config, read_run
 from harness.stats.summary import Summary, summarise
 from harness.steps import reply_text
@@ -48,10 +50,7 @@ LARGE = 10**6
 
 ENDS = ("random", "expert")
 """the floor and the ceiling of a table"""
-IMPLIED: dict[str, dict[str, Any]] = {
-    "sampling": {"reasoning_effort": "", "extra_body": "", "thinking_budget": 0},
-    "prompting": {"wording": "plain", "protocol": "", "words": ""},
-}
+IMPLIED = {"sampling": omissions(Sampling), "prompting": {**omissions(Prompting), "words": ""}}
 """settings that an identity omits at this value"""
 
 EntryKey = tuple[str, str, str]

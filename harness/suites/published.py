@@ -161,12 +161,12 @@ def _runner(
         command = f"envsuite-eval -m {chosen[0]} -e suite:{spec['suite']}"
         return chosen, command, costs.get("zero-shot", ""), method in shared["trained"]
     if method in shared["zero-shot"]["methods"] and ours:
-        return (ours,), f"envsuite-table {name} --run paper --model {ours}", costs.get("zero-shot", ""), False
+        return (ours,), f"envsuite table {name} --run paper --model {ours}", costs.get("zero-shot", ""), False
     algorithm = shared["trained"].get(method)
     if algorithm and ours:
         command = (
             f"envsuite-train RECIPE.toml --set algorithm={algorithm} --set model.name={ours} -o CKPT && "
-            f'envsuite-table {name} --run paper --model CKPT/model --row "{label}=CKPT/model"'
+            f'envsuite table {name} --run paper --model CKPT/model --row "{label}=CKPT/model"'
         )
         return (), command, costs.get("trained", ""), True
     return (), "", "no command here: its model or method is not in this suite", False

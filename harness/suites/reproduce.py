@@ -17,7 +17,7 @@ from harness.evaluate import RunConfig
 from harness.policies import is_model
 from harness.suites import suites
 from harness.suites.paper_table import Column, PaperTable
-from harness.suites.plan import RunRequest, configure, with_protocol
+from harness.suites.plan import Flags, configure, under_suite
 
 SIZES = ("tiny", "small", "paper")
 FEW = 20
@@ -43,7 +43,7 @@ def models(table: PaperTable, size: str) -> list[tuple[str, int | None]]:
 
 
 def missing_runs(
-    table: PaperTable, size: str, request: RunRequest, only: Sequence[str] = (), absent: list[str] | None = None
+    table: PaperTable, size: str, flags: Flags, only: Sequence[str] = (), absent: list[str] | None = None
 ) -> list[MissingRun]:
     """Returns the runs of a size, one per model and distinct setting.
 
@@ -57,7 +57,7 @@ def missing_runs(
             if not column.task or column.task not in registry.TASKS:
                 continue
             try:
-                config = _config(table, column, request.replace(model=name), limit)
+                config = _config(table, column, name, flags, limit)
             except MissingData as error:
                 if absent is None:
                     raise
@@ -80,10 +80,10 @@ def _players(table: PaperTable, size: str, only: Sequence[str]) -> list[tuple[st
     return [(name, few if is_model(name) or size == "tiny" else None) for name in only]
 
 
-def _config(table: PaperTable, column: Column, request: RunRequest, limit: int | None) -> RunConfig:
-    request = with_protocol(request, table.suite)
-    knobs = (*request.knobs, *(f"{name}={value}" for name, value in column.knobs.items()))
-    config = configure(registry.TASKS[column.task], request.replace(knobs=knobs))
+def _config(table: PaperTable, column: Column, model: str, flags: Flags, limit: int | None) -> RunConfig:
+    settings = under_suite(flags, table.suite)
+    knobs = (*settings["set"], *(f"{name}={value}" for name, value in column.knobs.items()))
+    config = configure(registry.TASKS[column.task], model, {**settings, "set": knobs})
     if config.panel:
         suites.check_panel(table.suite, config.task, config.panel)
     episodes = min(len(config.seeds), limit) if limit else config.episodes

@@ -82,7 +82,7 @@ def check_panel(name: str, task: Task, panel: Panel) -> None:
     if expected := panel_departure(name, task.id, panel.digest, len(panel)):
         raise UsageError(
             f"Suite {name!r} plays {expected} of {task.id}, and this machine holds {len(panel)} ({panel.digest}): "
-            "fetch the whole panel with `envsuite-data`, or name the task with --env to play fewer games."
+            "fetch the whole panel with `envsuite data`, or name the task with --env to play fewer games."
         )
 
 

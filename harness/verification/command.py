@@ -1,14 +1,12 @@
-"""envsuite-verify: replay and render a stranger's folder in a sandbox, and write a certificate."""
+"""Verification of a stranger's folder: a replay in a sandbox, and the certificate; `envsuite replay --sandbox`."""
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import os
 import platform
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,12 @@ from envsuite.reading import parse_json
 from envsuite.sandbox import drivers
 from envsuite.sandbox.protocol import Fate, Limits, Spec
 from envsuite.types import knobs_json
-from harness import cli, records, replay
-from harness.cli.common.counter import counter
+from harness import records, replay
 from harness.suites import certificates, leaderboards
 from harness.verification import inside
 
+Counter = Callable[[str, int], Callable[[int], None]]
+"""gets a title and a total; returns a function that shows how many are done"""
 PROGRAM = Path(inside.__file__)
 DISTRIBUTIONS = (
     "numpy", "gymnasium", "rich", "filelock", "platformdirs", "jinja2", "httpx", "minigrid", "textworld", "alfworld",
@@ -35,63 +34,35 @@ DATA = ("ALFWORLD_DATA",)
 """environment variables that name folders of games, which the sandbox may read"""
 
 
-def parser() -> argparse.ArgumentParser:
-    commands = cli.CliParser(
-        prog="envsuite-verify",
-        description="Read, replay and render a stranger's run folder or leaderboard inside a sandbox, and write a "
-        "certificate: every record replays, the protocol matches, and the hash of every file. Nobody can verify "
-        f"{' or '.join(certificates.NOT_VERIFIED)}. Records whose commands are programs (SWE-Gym, DataSciCoding) need "
-        "--replay-outside.",
-    )
-    commands.add_argument("folder", type=Path, help="a run folder or a leaderboard")
-    commands.add_argument(
-        "-o", "--output", type=Path, help=f"the certificate (default: FOLDER/{certificates.NAME})", metavar="FILE"
-    )
-    commands.add_argument(
-        "--sandbox", default="auto", choices=["auto", *drivers.SAFE], help="driver (default: the strongest one here)"
-    )
-    commands.add_argument(
-        "--seconds", type=float, default=600.0, help="time limit in the sandbox, not of --replay-outside (default: 600)"
-    )
-    commands.add_argument(
-        "--replay-outside",
-        action="store_true",
-        help="replay records whose commands are programs in this process, without --sandbox and --seconds, as "
-        "envsuite-replay does: each program in a sandbox of its own; pip may install the packages of mined tasks",
-    )
-    commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
-    return commands
+def verify(
+    folder: Path, output: Path | None, driver: str, seconds: float, outside: bool, counter: Counter
+) -> tuple[dict[str, Any], Path | None]:
+    """Replays and renders a run folder or leaderboard in a sandbox, and writes a certificate if nothing differs.
 
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
-def _main(argv: Sequence[str] | None) -> int:
-    args = parser().parse_args(argv)
-    if not args.seconds > 0:
-        raise UsageError(f"--seconds must be above 0, not {args.seconds:g}.")
-    if not args.folder.is_dir():
-        raise UsageError(f"{args.folder} is not a folder: name a run folder or a leaderboard.")
-    if not records.results_file(args.folder).exists():
+    Returns the findings and the certificate's path; None if something differs. `outside` replays records whose
+    commands are programs in this process, each program in its own sandbox. Raises DataError, EngineFailure, UsageError.
+    """
+    if not seconds > 0:
+        raise UsageError(f"--seconds must be above 0, not {seconds:g}.")
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder: name a run folder or a leaderboard.")
+    if not records.results_file(folder).exists():
         raise UsageError(
-            f"{args.folder} has no results.jsonl: name one run folder, RUNS/TASK--MODEL/RUN_ID, or a leaderboard."
+            f"{folder} has no results.jsonl: name one run folder, RUNS/TASK--MODEL/RUN_ID, or a leaderboard."
         )
-    digests = certificates.file_digests(args.folder)
-    findings, driver = _examine(args.folder, args.sandbox, args.seconds, args.replay_outside)
+    digests = certificates.file_digests(folder)
+    findings, driver = _examine(folder, driver, seconds, outside)
     tasks = {entry["task"] for entry in findings["entries"]}
-    outside = set(filter(replay.runs_programs, tasks)) if args.replay_outside else set()
-    if outside:
-        _replay(args.folder, findings, outside)
-    if certificates.file_digests(args.folder) != digests:
-        raise DataError(f"{args.folder} changed while it was verified: verify it again when nothing writes to it.")
-    count = sum(entry["records"] for entry in findings["entries"])
-    for difference in findings["differences"]:
-        cli.print_safely(f"{args.folder}: {difference}", sys.stderr)
-    if findings["differ"] or not count or any(entry["replayed"] != entry["records"] for entry in findings["entries"]):
-        cli.print_safely(f"{args.folder}: not verified: {findings['differ']} differences in {count:,} records")
-        return 1
-    output = args.output or args.folder / certificates.NAME
+    programs = set(filter(replay.runs_programs, tasks)) if outside else set()
+    if programs:
+        _replay(folder, findings, programs, counter)
+    if certificates.file_digests(folder) != digests:
+        raise DataError(f"{folder} changed while it was verified: verify it again when nothing writes to it.")
+    findings["records"] = sum(entry["records"] for entry in findings["entries"])
+    complete = all(entry["replayed"] == entry["records"] for entry in findings["entries"])
+    if findings["differ"] or not findings["records"] or not complete:
+        return findings, None
+    output = output or folder / certificates.NAME
     certificates.write(
         output,
         {
@@ -99,7 +70,7 @@ def _main(argv: Sequence[str] | None) -> int:
             "envsuite": envsuite.__version__,
             "python": platform.python_version(),
             "sandbox": driver,
-            "replayed_outside": sorted(outside),
+            "replayed_outside": sorted(programs),
             "entries": findings["entries"],
             "rendered_bytes": findings["rendered_bytes"],
             "not_verified": list(certificates.NOT_VERIFIED),
@@ -107,22 +78,18 @@ def _main(argv: Sequence[str] | None) -> int:
             "files": digests,
         },
     )
-    cli.print_safely(
-        f"{output}: {count:,} records replay, the protocol matches, the report renders. Not verified: "
-        f"{'; '.join(certificates.NOT_VERIFIED)}."
-    )
-    return 0
+    return findings, output
 
 
-def _replay(folder: Path, findings: dict[str, Any], tasks: set[str]) -> None:
+def _replay(folder: Path, findings: dict[str, Any], tasks: set[str], counter: Counter) -> None:
     """Replays the records of some tasks in this process and adds the result to `findings`.
 
     The environments run the records' programs in sandboxes. Raises DataError, EngineFailure.
     """
-    cli.print_safely(f"{folder}: replays {', '.join(sorted(tasks))} outside of the sandbox", sys.stderr)
     file = records.results_file(folder)
     board = leaderboards.read(folder) if (folder / "metadata.json").exists() else None
-    show = counter(str(folder), sum(entry["records"] for entry in findings["entries"] if entry["task"] in tasks))
+    title = f"{folder}: {', '.join(sorted(tasks))}, outside of the sandbox"
+    show = counter(title, sum(entry["records"] for entry in findings["entries"] if entry["task"] in tasks))
     entries = {(entry["task"], knobs_json(entry["knobs"]), entry["model"]): entry for entry in findings["entries"]}
     verdicts = replay.check(file, players=board.computed if board else (), only=tasks.__contains__)
     for number, verdict in enumerate(verdicts, 1):
@@ -191,7 +158,3 @@ def _examine(folder: Path, driver: str, seconds: float, outside: bool) -> tuple[
     except (ValueError, LookupError, TypeError) as error:
         raise EngineFailure(f"The sandbox returned no findings about {folder} ({type(error).__name__}).") from error
     return findings, driver
-
-
-if __name__ == "__main__":
-    main()

@@ -51,7 +51,7 @@ def examine(folder: Path, outside: bool) -> dict[str, Any]:
         raise UsageError(
             f"{folder} holds records whose commands are programs ({', '.join(sorted(programs))}), and the sandboxes of "
             "these programs cannot start inside another one: add --replay-outside to replay such records in this "
-            "process, as envsuite-replay does."
+            "process, as envsuite replay does."
         )
     differences = list(leaderboards.faults(board)) if board else []
     counts: dict[Any, int] = {}

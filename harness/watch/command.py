@@ -1,4 +1,4 @@
-"""envsuite-watch: a live page about runs, on this machine only."""
+"""envsuite watch: a live page about runs, on this machine only."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from harness import cli
 
 def parser() -> argparse.ArgumentParser:
     parser = cli.CliParser(
-        prog="envsuite-watch",
+        prog="envsuite watch",
         description="Show runs as a live page on 127.0.0.1: episodes as they are played, rates and errors. The page "
         "reads the run folders and changes nothing. End it with Ctrl-C.",
-        epilog="Example: envsuite-watch runs",
+        epilog="Example: envsuite watch runs",
     )
     parser.add_argument(
         "run", nargs="?", type=Path, default=Path("runs"), help="a run's folder, or one that holds runs (default: runs)"

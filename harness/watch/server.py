@@ -83,7 +83,7 @@ class PageHandler(BaseHTTPRequestHandler):
         path, _, fields = self.path.partition("?")
         token, _, name = path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
-            self._send(HTTPStatus.NOT_FOUND, "text/plain", "Open the address that envsuite-watch printed.")
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", "Open the address that envsuite watch printed.")
         elif name == "":
             self._send(HTTPStatus.OK, "text/html", self.server.page)
         elif name in ("state", "episode"):

@@ -12,6 +12,7 @@ from inspect_ai.model import ModelOutput, ModelUsage
 from envsuite import registry
 from envsuite.errors import DataError, MissingExtra, UsageError
 from envsuite.tools import ACT
+from harness.cli.common.flags import read_call
 from harness.cli.common.players import run_options
 from harness.cli.eval import parser
 from harness.evaluate import RunConfig, Sampling
@@ -245,13 +246,12 @@ def test_a_run_with_a_thinking_budget_plays_and_stores_no_key(provider, tmp_path
     assert json.loads(summary.read_text())["cost"] > 0
 
 
-@pytest.mark.parametrize("words", [["--thinking-budget", "5"]])
-def test_flags_of_inspect_are_refused_for_other_models(words):
+def test_a_budget_of_reasoning_is_refused_for_other_models():
     def options(model):
-        args = parser().parse_args(["-m", model, "-e", "hilo", *words])
-        sampling = Sampling(thinking_budget=args.thinking_budget)
-        return run_options(args, RunConfig(registry.TASKS["BabyAI-easy-v0"], model, sampling=sampling))
+        call = read_call(parser().parse_args(["-m", model, "-e", "hilo"]))
+        sampling = Sampling(thinking_budget=5)
+        return run_options(call, RunConfig(registry.TASKS["BabyAI-easy-v0"], model, sampling=sampling))
 
     assert options("random") == {} and options("inspect:mockllm/m")
-    with pytest.raises(UsageError, match=rf"{words[0]} needs a model of inspect:.*, not openai:m"):
+    with pytest.raises(UsageError, match=r"--thinking-budget needs a model of inspect:.*, not openai:m"):
         options("openai:m")

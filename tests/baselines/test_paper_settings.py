@@ -118,7 +118,7 @@ def test_the_dry_run_of_the_largest_recipe_warns_of_nothing(capfd):
 
 
 @pytest.mark.parametrize("choose", ["admissible", "trie"])
-@pytest.mark.parametrize("task", ["SWEGym-easy-v1", "DataSciCoding-easy-v1"])
+@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v1"])
 def test_choosing_commands_is_refused_where_a_task_lists_none(choose, task):
     """The error names the recipe's key, before a model is loaded."""
     table = {"algorithm": "ppo", "model": {"name": "x"}, "tasks": ["Signpost-v0"], "acting": {"choose": choose}}
@@ -133,7 +133,7 @@ def test_the_dry_run_refuses_what_the_run_would(tmp_path, capsys):
     from baselines import cli
 
     path = tmp_path / "recipe.toml"
-    path.write_text('algorithm = "ppo"\ntasks = ["SWEGym-easy-v1"]\n[model]\nname = "x"\n[acting]\nchoose = "trie"\n')
+    path.write_text('algorithm = "ppo"\ntasks = ["SWEGym-easy-v0"]\n[model]\nname = "x"\n[acting]\nchoose = "trie"\n')
     with pytest.raises(SystemExit) as left:
         cli.main([str(path), "--dry-run"])
     message = capsys.readouterr().err

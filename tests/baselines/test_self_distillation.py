@@ -18,7 +18,7 @@ from baselines.algorithms.turn_credit import sdar  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.batch import ADVISED  # noqa: E402
 from baselines.collection.actor import Actor  # noqa: E402
-from baselines.collection.advice import advised_demonstrations, with_advice  # noqa: E402
+from baselines.collection.advice import advised_demonstrations  # noqa: E402
 from baselines.math.losses import distillation_loss  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import tiny_model  # noqa: E402
@@ -220,42 +220,6 @@ def recipe(folder, **changes):
 def logged(run_folder, kind):
     lines = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if line["kind"] == kind]
-
-
-def obeying(path):
-    """Writes demonstrations in which the line decides, whatever colour is shown."""
-    todo = [episode(registry.TASKS["Coloured-v0"], seed) for seed in range(4)]
-    runs = list(rollout(make_policy("expert"), todo, LocalExecutor(1, advice_kind="expert")))
-    lines = []
-    for line in demonstrations(runs, PROMPTING):
-        *prompt, reply = line["messages"]
-        for word in toys.Signpost.words:
-            lines.append({"messages": [*with_advice(prompt, word, PROMPTING), {**reply, "content": word}]})
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
-
-
-def test_without_any_reward_a_student_learns_what_its_advised_self_does(folder, tmp_path):
-    """The start obeys the line and knows no colour; the updates teach it the colours."""
-    settings = recipe(
-        folder,
-        tasks=["Coloured-v0"],
-        updates=18,
-        episodes=32,
-        acting={"choose": "trie"},
-        sft={"file": obeying(tmp_path / "demos.jsonl"), "train": {"learning_rate": 3e-3, "epochs": 120, "rows": 16}},
-        config={
-            "group_size": 1, "learning_rate": 1e-3, "policy_weight": 0.0, "distillation": "kl", "distil_coef": 1.0,
-            "teacher": "first", "kl_coef": 0.0,
-        },
-    )  # fmt: skip
-    TrainingRun(settings, tmp_path / "run").train()
-    updates = logged(tmp_path / "run", "update")
-    assert {line["advised"] for line in updates} == {1.0}
-    mean = lambda name, lines: sum(line[name] for line in lines) / len(lines)
-    first, last = updates[:2], updates[-6:]
-    assert mean("success", first) + 0.2 < mean("success", last)
-    assert mean("teacher_gap", first) < 1.2 * mean("teacher_gap", last) < 0
 
 
 @pytest.mark.parametrize("lora_rank", [0, 4])

@@ -1,5 +1,4 @@
-"""The trainers' self-tests: the right tokens, the right gradients, nothing lost on the way, and it
-learns."""
+"""The trainers' self-tests: the right tokens, the right gradients, and nothing lost on the way."""
 
 import dataclasses
 import json
@@ -246,34 +245,6 @@ def test_every_algorithm_takes_its_steps_and_leaves_a_model_that_loads(folder, t
     assert [line["episodes"] for line in updates] == [8, 16]
     assert ["grad_norm" in line for line in updates] == [algorithm != "dual_gae", True]  # the critic alone at first
     Model.load(ModelConfig(str(tmp_path / "run" / "model"), critic="none"))
-
-
-def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
-    table = recipe(
-        folder,
-        "poad",
-        updates=15,
-        episodes=32,
-        acting={"max_tokens": 5},
-        sft={"episodes": 32, "train": {"learning_rate": 2e-3, "epochs": 9, "rows": 8}},
-        config={
-            "learning_rate": 1e-3,
-            "critic_learning_rate": 2e-3,
-            "epochs": 2,
-            "minibatches": 2,
-            "target_kl": 0.0,
-            "normalise": "batch",
-            "deviation": "whiten",
-        },
-    )
-    TrainingRun(table, tmp_path / "run").train()
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in lines if line["kind"] == "sft"]
-    assert losses[-1] < losses[0] / 2
-    success = [line["success"] for line in lines if line["kind"] == "update"]
-    # 320 and 96 sampled episodes: 40 held-out games, whose difference has a deviation of 0.11 by chance alone, hide
-    # a gain in some runs, and other kernels round to another run.
-    assert sum(success[5:]) / 10 > sum(success[:3]) / 3
 
 
 def test_a_run_resumed_goes_on_to_the_very_same_weights(folder, tmp_path):

@@ -1,4 +1,4 @@
-"""Minimal published instances: a folder of records with recipes that need no download."""
+"""Minimal published instances: a folder of records with setups that need no download."""
 
 import json
 import shutil
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from envsuite.envs.swegym import problems
-from envsuite.envs.swegym.published import places
+from envsuite.envs.swegym.planted import problem as planted_problem
+from envsuite.envs.swegym.published import setups
 
 CODE = "def double(x):\n    return x\n"
 TESTS = "from calc import double\n\n\ndef test_zero():\n    assert double(0) == 0\n"
@@ -40,9 +40,9 @@ def record(name: str, fix: str = "2 * x") -> dict:
 def instances(folder: Path, records: list[dict], python: str = "", test_tools: bool = True) -> str:
     """Writes NAME/instance.json and NAME/replay.json, and puts source and environment where pip would.
 
-    `python`: the recipe's version. `test_tools`: False leaves pytest out, so that no test can run.
+    `python`: the setup's version. `test_tools`: False leaves pytest out, so that no test can run.
     """
-    recipe = {
+    setup = {
         "source": {"kind": "sdist", "req": "calc==1"},
         "pins": ["pytest"] if test_tools else ["pip"],
         "env": {"PYTHONPATH": "{testbed}"},
@@ -52,9 +52,9 @@ def instances(folder: Path, records: list[dict], python: str = "", test_tools: b
         place = folder / row["instance_id"]
         place.mkdir(parents=True)
         (place / "instance.json").write_text(json.dumps(row))
-        (place / "replay.json").write_text(json.dumps(recipe))
-    environment(recipe, test_tools)
-    home = places.home_of(recipe)
+        (place / "replay.json").write_text(json.dumps(setup))
+    environment(setup, test_tools)
+    home = setups.home_of(setup)
     with FileLock(home / "lock"):
         if not (home / "source" / "calc.py").exists():
             (home / "source" / "tests").mkdir(parents=True, exist_ok=True)
@@ -63,12 +63,12 @@ def instances(folder: Path, records: list[dict], python: str = "", test_tools: b
     return str(folder)
 
 
-def environment(recipe: dict, test_tools: bool = True) -> None:
-    """Puts the recipe's virtual environment where pip would create it, with this process's pytest."""
-    home = places.environment_of(recipe)
-    with FileLock(home / "lock"):  # `places.prepare` takes it too, and other processes' tests share the folder
+def environment(setup: dict, test_tools: bool = True) -> None:
+    """Puts the setup's virtual environment where pip would create it, with this process's pytest."""
+    home = setups.environment_of(setup)
+    with FileLock(home / "lock"):  # `setups.prepare` takes it too, and other processes' tests share the folder
         if not (home / "venv" / "ready").exists():
-            _write(home, places.python_of(recipe).executable, test_tools)
+            _write(home, setups.python_of(setup).executable, test_tools)
 
 
 def _write(home: Path, python: str, test_tools: bool) -> None:
@@ -77,7 +77,7 @@ def _write(home: Path, python: str, test_tools: bool) -> None:
     subprocess.run([python, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     if test_tools:
         (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
-        for entry in problems.pytest_site().iterdir():
+        for entry in planted_problem.pytest_site().iterdir():
             if entry.name != "bin":
                 (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, packages / entry.name)
         script = home / "venv" / "bin" / "pytest"

@@ -292,13 +292,13 @@ def test_the_default_task_is_official_only_if_the_data_is_present(folder, monkey
     notices = []
     assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-valid_seen-v0" and not notices
     monkeypatch.delenv(data.DATA_VARIABLE)
-    assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-generated-v1"
+    assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-generated-v0"
     assert "ALFWORLD_DATA is not set" in notices[0] and "not comparable" in notices[0]
 
 
 def test_missing_and_broken_data_errors_name_the_file_and_the_fix(folder, monkeypatch):
     assert len(data.games("valid_seen")) == 6
-    with pytest.raises(DataError, match=r"does not contain json_2.1.1/train: .*envsuite-data get alfworld"):
+    with pytest.raises(DataError, match=r"does not contain json_2.1.1/train: .*envsuite data get alfworld"):
         registry.build("ALFWorld-train-v0")
     for spoilt, why in (
         (b"{", "Expecting"),
@@ -316,7 +316,7 @@ def test_missing_and_broken_data_errors_name_the_file_and_the_fix(folder, monkey
     folder[1].unlink()  # trials without a game file are skipped, as in ALFWorld
     assert len(data.games("valid_seen")) == 5
     monkeypatch.delenv(data.DATA_VARIABLE)
-    with pytest.raises(DataError, match=r"ALFWORLD_DATA is not set.*ALFWorld-generated-v1"):
+    with pytest.raises(DataError, match=r"ALFWORLD_DATA is not set.*ALFWorld-generated-v0"):
         registry.build("ALFWorld-valid_seen-v0")
 
 
@@ -400,7 +400,7 @@ def test_games_are_the_same_without_the_package_whose_files_are_downloaded_once(
 
 def test_the_textworld_engine_refuses_drawn_numbers():
     with pytest.raises(UsageError, match="use numbers=consecutive, or engine=native"):
-        registry.build("ALFWorld-generated-easy-v2", engine="textworld")
+        registry.build("ALFWorld-generated-easy-v0", engine="textworld")
 
 
 def test_without_textworld_the_stock_engine_names_its_extra_and_official_games_still_play(folder):
@@ -408,7 +408,7 @@ def test_without_textworld_the_stock_engine_names_its_extra_and_official_games_s
 from envsuite import registry
 from envsuite.errors import MissingExtra
 try:
-    registry.build("ALFWorld-generated-v0", engine="textworld", games="valid_seen")
+    registry.build("ALFWorld-valid_seen-v0", engine="textworld")
 except MissingExtra as error:
     print(error)
 env = registry.build("ALFWorld-valid_seen-v0")

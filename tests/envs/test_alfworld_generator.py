@@ -18,7 +18,6 @@ if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWO
 
 from envsuite import registry
 from envsuite.envs.alfworld.games import solver
-from envsuite.envs.alfworld.games.counted_rooms import plan_table
 from envsuite.envs.alfworld.games.floorplans import (
     HELD_OUT_PLANS,
     ROOMS,
@@ -29,6 +28,7 @@ from envsuite.envs.alfworld.games.floorplans import (
 )
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import UNSEEN_SEEDS, GeneratorSettings, generate
+from envsuite.envs.alfworld.games.plan_counts import plan_counts
 from envsuite.envs.alfworld.ladder import LADDER
 from envsuite.envs.alfworld.menu import LEVELS, SPLITS
 from envsuite.errors import UsageError
@@ -50,14 +50,9 @@ def portable(game):
     objects=st.sampled_from((0, 8, 25)),
     hidden=st.sampled_from((-1.0, 0.0, 0.5, 1.0)),
     dialect=st.sampled_from(("2.1.1", "0.4")),
-    version=st.sampled_from((0, 1)),
 )
-def test_generated_games_are_solvable_and_follow_the_settings(
-    seed, task, receptacles, objects, hidden, dialect, version
-):
-    recipe = GeneratorSettings(
-        (task,), receptacles=receptacles, objects=objects, hidden=hidden, dialect=dialect, version=version
-    )
+def test_generated_games_are_solvable_and_follow_the_settings(seed, task, receptacles, objects, hidden, dialect):
+    recipe = GeneratorSettings((task,), receptacles=receptacles, objects=objects, hidden=hidden, dialect=dialect)
     try:
         made = generate(seed, recipe)
     except UsageError:  # for example a heating task with five receptacles; the message is tested below
@@ -109,27 +104,20 @@ def test_receptacle_names_match_their_types():
 
 
 def test_a_seed_gives_the_same_game_on_every_machine():
-    # Digests of generated games: a change here changes every generated task and requires a new version.
+    # Digests of generated games: a change here changes every generated task.
     digests = [
         hashlib.sha256(generate(seed).text.split('"pddl_problem"')[1].encode()).hexdigest()[:12]
         for seed in (0, 7, 2_000_000)
     ]
     assert digests == DIGESTS
-    counted = GeneratorSettings(version=1)
-    digests = [
-        hashlib.sha256(generate(seed, counted).text.split('"pddl_problem"')[1].encode()).hexdigest()[:12]
-        for seed in (0, 7, 2_000_000)
-    ]
-    assert digests == COUNTED_DIGESTS
     assert generate(7) is not generate(7) and generate(7).text == generate(7).text
 
 
 def test_floor_plans_of_valid_unseen_occur_only_in_the_unseen_split():
     assert SPLITS["test_unseen"] == UNSEEN_SEEDS
-    for recipe in (GeneratorSettings(), GeneratorSettings(version=1)):
-        assert {plan_of(generate(seed, recipe)) for seed in UNSEEN_SEEDS[:40]} == HELD_OUT_PLANS
-        for split in ("train", "test"):
-            assert not {plan_of(generate(seed, recipe)) for seed in SPLITS[split][:100]} & HELD_OUT_PLANS
+    assert {plan_of(generate(seed)) for seed in UNSEEN_SEEDS[:40]} == HELD_OUT_PLANS
+    for split in ("train", "test"):
+        assert not {plan_of(generate(seed)) for seed in SPLITS[split][:100]} & HELD_OUT_PLANS
 
 
 def groups_of(game):
@@ -146,19 +134,19 @@ def groups_of(game):
 
 
 @pytest.mark.parametrize("plan", [1, 10, 219, 424])
-def test_version_1_furnishes_and_fills_a_room_as_its_floor_plan_is_counted(plan):
+def test_a_room_is_furnished_and_filled_as_its_floor_plan_is_counted(plan):
     room = next(room for room, plans in ROOMS.items() if plan in plans)
     first = 2_000_000 if plan in HELD_OUT_PLANS else 0
-    games = [generate(first + n, GeneratorSettings(rooms=(room,), version=1), plan=plan).game for n in range(40)]
-    expected = +Counter(plan_table().receptacles(plan))
+    games = [generate(first + n, GeneratorSettings(rooms=(room,)), plan=plan).game for n in range(40)]
+    expected = +Counter(plan_counts().receptacles(plan))
     assert all(groups_of(game)[0] == expected for game in games)
     contents = [groups_of(game)[1] for game in games]
-    for group, mean in plan_table().contents(plan).items():
+    for group, mean in plan_counts().contents(plan).items():
         assert abs(sum(counts[group] for counts in contents) / 40 - mean) < 0.35 + 0.2 * mean, group
 
 
 def test_the_table_of_floor_plans_covers_every_plan_and_counts_no_game_of_valid_unseen():
-    table = plan_table()
+    table = plan_counts()
     assert all(table.receptacles(plan) and table.contents(plan) for plans in ROOMS.values() for plan in plans)
     assert all(table.games(plan) == 0 for plan in HELD_OUT_PLANS)
     assert sum(table.games(plan) for plans in ROOMS.values() for plan in plans) == 340
@@ -168,14 +156,14 @@ def test_a_classifier_tells_different_rooms_apart_and_equal_ones_not():
     pytest.importorskip("sklearn")
     from benchmarks import alfworld_classifier as classifier
 
-    def rooms(version, first):
-        recipe = GeneratorSettings(("pick_cool_then_place_in_recep",), version=version)
+    def rooms(first, **knobs):
+        recipe = GeneratorSettings(("pick_cool_then_place_in_recep",), **knobs)
         games = [generate(first + n, recipe, plan=10).game for n in range(40)]
         return [classifier.Sample(10, str(n), classifier.features(game)) for n, game in enumerate(games)]
 
-    official = rooms(1, 2_000_000)
-    equal = classifier.separation(official, [rooms(1, 2_000_100)], by_plan=False, trees=40)
-    different = classifier.separation(official, [rooms(0, 2_000_100)], by_plan=False, trees=40)
+    official = rooms(2_000_000)
+    equal = classifier.separation(official, [rooms(2_000_100)], by_plan=False, trees=40)
+    different = classifier.separation(official, [rooms(2_000_100, objects=20)], by_plan=False, trees=40)
     assert abs(equal.auc - 0.5) < 0.2 and different.auc > 0.9
 
 
@@ -198,11 +186,10 @@ def test_copies_and_distractors_follow_the_settings():
         assert sum(n for kind, n in kinds.items() if kind in heatable and kind != target) == 4
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_drawn_numbers_change_names_only(version):
+def test_drawn_numbers_change_names_only():
     for seed in range(10):
-        counted = generate(seed, GeneratorSettings(version=version)).game
-        drawn = generate(seed, GeneratorSettings(version=version, numbers="drawn")).game
+        counted = generate(seed).game
+        drawn = generate(seed, GeneratorSettings(numbers="drawn")).game
         for before, after in ((counted.receptacles, drawn.receptacles), (counted.objects, drawn.objects)):
             assert [name.split()[0] for name in before] == [name.split()[0] for name in after]
             assert len({*after}) == len(after)
@@ -211,7 +198,7 @@ def test_drawn_numbers_change_names_only(version):
 
 
 def test_drawn_numbers_are_spread_evenly_and_differ_between_seeds():
-    recipe = GeneratorSettings(("pick_heat_then_place_in_recep",), version=1, numbers="drawn")
+    recipe = GeneratorSettings(("pick_heat_then_place_in_recep",), numbers="drawn")
     microwaves = [
         int(name.split()[1])
         for seed in range(200)
@@ -245,14 +232,13 @@ def test_every_floor_plan_of_the_package_is_read():
     for room, plans in ROOMS.items():
         for number in plans:
             plan = floor_plan(number)
-            assert plan.room == room and (plan.spots or plan.unplaced) and plan.things
+            assert plan.room == room and (plan.fixed_receptacles or plan.unplaced) and plan.things
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_levels_grow_longer(version):
+def test_levels_grow_longer():
     lengths = []
     for _, knobs in LEVELS.values():
-        recipe = GeneratorSettings(**knobs, version=version)
+        recipe = GeneratorSettings(**knobs)
         games = [generate(seed, recipe).game for seed in range(40)]
         lengths.append(sum(solver.remaining(game, game.start) for game in games) / len(games))
     assert lengths == sorted(lengths) and lengths[0] < lengths[2] - 2
@@ -264,5 +250,4 @@ def test_every_step_of_the_ladder_can_be_played():
             assert generate(seed, GeneratorSettings(**knobs)).game.solvable
 
 
-DIGESTS = ["3cb7f27961c1", "d4eedbca83d6", "d6f0af152aca"]
-COUNTED_DIGESTS = ["9695c92a2cc5", "e383f82c9794", "948bfe384ae4"]
+DIGESTS = ["9695c92a2cc5", "e383f82c9794", "948bfe384ae4"]

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from envsuite import registry
-from envsuite.envs.overcooked import offers, text
-from envsuite.envs.overcooked.engine import Simulation, macro_actions
-from envsuite.envs.overcooked.graph import best_return, distances, explore
-from envsuite.envs.overcooked.kitchen import DIRECTION_NAMES, published_kitchen
-from envsuite.envs.overcooked.planner import COMMAND, Planner
+from envsuite.envs.overcooked.grid import DIRECTION_NAMES
+from envsuite.envs.overcooked.salad import text
+from envsuite.envs.overcooked.salad.engine import Simulation, macro_actions
+from envsuite.envs.overcooked.salad.graph import COMMAND, Planner, best_return, distances, explore
+from envsuite.envs.overcooked.salad.kitchen import published_kitchen
 from envsuite.types import Shaping
 from tests.golden import digests
 
@@ -28,8 +28,8 @@ TEXTS = {"v4_tomato_salad": 21, "v3_tomato_lettuce_salad": 787}
 
 def simulation(stem):
     _, variant, recipe = TASKS[stem]
-    sim = Simulation(published_kitchen(variant, "a", 7, 1), recipe)
-    return sim, macro_actions(sim.kitchen, counters=False)
+    sim = Simulation(published_kitchen(variant, 7), recipe)
+    return sim, macro_actions(sim.kitchen)
 
 
 def built(stem, **settings):
@@ -43,42 +43,41 @@ def listed(fact):
 
 def view(sim):
     """The record of a state under the keys of the traces."""
-    at = lambda cell: list(sim.kitchen.position(cell))
-    name = lambda thing: None if thing < 0 else sim.names[thing]
-    macros = macro_actions(sim.kitchen, counters=False)
+    kitchen = sim.kitchen
+    at = lambda cell: list(kitchen.position(cell))
+    name = lambda item: None if item < 0 else kitchen.names[item]
     onehot = [0] * 7
     onehot[0 if len(sim.recipe) == 1 else 3] = 1
     return {
-        "obs": text.vector(sim, 0, onehot),
-        "agent": at(sim.cell[0]),
-        "hold": name(sim.hand[0]),
+        "obs": text.vector(sim, onehot),
+        "agent": at(sim.cell),
+        "hold": name(sim.hand),
         "items": {
             food: {
                 "pos": at(sim.place[i]),
                 "chop": sim.chops[i],
                 "chopped": sim.is_chopped(i),
-                "in_bowl": sim.bowl_of[i] >= 0,
+                "in_bowl": i in sim.contents,
             }
-            for i, food in enumerate(sim.kitchen.foods)
+            for i, food in enumerate(kitchen.foods)
         },
-        "bowl": {"pos": at(sim.place[sim.n_foods]), "contains": [sim.names[food] for food in sim.contents[0]]},
-        "boards": [name(sim.lying[board]) for board in sim.kitchen.boards],
+        "bowl": {"pos": at(sim.place[kitchen.bowl]), "contains": [kitchen.names[food] for food in sim.contents]},
+        "boards": [name(sim.item_on(board)) for board in kitchen.boards],
         "delivered": "bowl" if sim.delivered else None,
-        "avail": [offers.published_label(sim, 0, macro) for macro in macros],
-        "facts": [listed(fact) for fact in text.facts(sim, 0)],
+        "avail": [text.label(sim, macro) for macro in macro_actions(kitchen)],
+        "facts": [listed(fact) for fact in text.facts(sim)],
     }
 
 
 def play(sim, macro, step_cost=0.001, discount=0.99):
     """(macro reward, k, primitive path) by single ticks."""
-    sim.trace = []
-    sim.begin(0, macro)
+    sim.begin(macro)
     total, factor, path = 0.0, 1.0, []
-    while sim.macro[0] is not None:
+    while sim.macro is not None:
         gain = sim.tick() - step_cost
         total += factor * gain
         factor *= discount
-        path.append([DIRECTION_NAMES[sim.trace[-1][1]], *sim.kitchen.position(sim.cell[0]), gain])
+        path.append([DIRECTION_NAMES[sim.last_direction], *sim.kitchen.position(sim.cell), gain])
     return total, len(path), path
 
 
@@ -105,7 +104,7 @@ def test_every_recorded_macro_step_agrees_in_state_path_reward_facts_offers_and_
             assert (info["primitive_steps"], info["success"]) == (k, sim.delivered)
             seen = view(sim)
             assert env.vector() == seen["obs"]
-            assert env.sim.save() == sim.save()  # the environment walks in leaps and ends in the same place
+            assert env.sim.save() == sim.save()
             step = {"k": k, "success": sim.delivered, "r": reward, "prim": path, "term": over}
             answers.append({**seen, **step, "env_step": info["env_step"]})
             if over:
@@ -132,7 +131,7 @@ def test_every_edge_of_the_complete_graph_agrees_and_every_shortest_distance(ste
                 break
             reward, k, path = play(sim, macro)
             row.append((number[sim.save()], [reward, k, path]))
-            if sim.touched == 0:
+            if sim.changes == 0:
                 seen["no_effect"].append(action)
         views.append(seen)
         edges.append(row)
@@ -144,12 +143,12 @@ def test_every_edge_of_the_complete_graph_agrees_and_every_shortest_distance(ste
 def test_the_texts_tell_apart_exactly_what_the_facts_tell_apart(stem):
     env = built(stem)
     env.reset(seed=0)
-    graph = explore(env.sim, env.menu.macros)
+    graph = explore(env.sim, env.macros)
     texts, observation = set(), set()
     for state in graph.states:
         env.sim.load(state)
         texts.add(env._describe())
-        observation.add(tuple(text.facts(env.sim, 0)))
+        observation.add(tuple(text.facts(env.sim)))
     assert len(texts) == len(observation) == TEXTS[stem]
 
 
@@ -204,11 +203,12 @@ def test_from_every_state_the_plan_has_the_fewest_commands_and_of_these_the_fewe
     sim, macros = simulation(stem)
     graph = explore(sim, macros)
     planner = Planner(sim, macros)
-    for state, cost in zip(graph.states, distances(graph, COMMAND), strict=False):
-        plan = planner.plan(state)
-        assert (plan.commands, plan.steps) == divmod(cost, COMMAND)
-        planner.sim.load(state)
-        assert planner._bound() <= cost
+    left = distances(graph, COMMAND)
+    for number, (state, cost) in enumerate(zip(graph.states, left, strict=True)):
+        assert planner.remaining(state) == cost // COMMAND
+        if cost:
+            best = planner.best(state)
+            assert left[graph.to[number, best]] + COMMAND + graph.steps[number, best] == cost
 
 
 @STEMS
@@ -239,8 +239,7 @@ def shaped_rewards(stem, shaping):
     """Sparse and shaped rewards of every transition, the potential of every state, and the shortest plan's length."""
     sim, macros = simulation(stem)
     graph = explore(sim, macros)
-    planner = Planner(sim, macros)
-    left = [planner.plan(state).commands for state in graph.states]
+    left = [cost // COMMAND for cost in distances(graph, COMMAND)]
     potential = np.where(graph.done, 0.0, -np.array(left) / left[0])
     running = ~graph.done[:, None]
     sparse = (graph.done[graph.to] & running).astype(float)

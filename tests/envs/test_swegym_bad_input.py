@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from envsuite import registry
 from envsuite.checks import absent
 from envsuite.envs.swegym import edits
-from envsuite.envs.swegym.generated import tasks
+from envsuite.envs.swegym.planted import tasks
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.published import records
 from envsuite.errors import DataError, MissingData
@@ -206,7 +206,7 @@ def close_shared():
         _made.pop().close()
 
 
-# ---- records and recipes --------------------------------------------------------------------------------------------
+# ---- records and setups --------------------------------------------------------------------------------------------
 
 
 def test_the_task_of_published_records_plays_nothing_else():
@@ -234,11 +234,11 @@ BAD_RECIPES = {
 
 
 @pytest.mark.parametrize("kind", BAD_RECIPES)
-def test_a_recipe_is_looked_at_before_it_is_followed(tmp_path, kind):
-    recipe, message = BAD_RECIPES[kind]
+def test_a_setup_is_looked_at_before_it_is_followed(tmp_path, kind):
+    setup, message = BAD_RECIPES[kind]
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "instance.json").write_text(json.dumps(little.record("a__b-1")))
-    (tmp_path / "one" / "replay.json").write_text(json.dumps(recipe))
+    (tmp_path / "one" / "replay.json").write_text(json.dumps(setup))
     with pytest.raises(DataError) as caught:
         published.find(str(tmp_path))
     assert message in str(caught.value) and "replay.json" in str(caught.value)
@@ -255,7 +255,7 @@ def test_what_cannot_be_played_is_said_before_the_first_episode_in_a_line_and_wi
         "none": "instance.json contains 0 records",
         "empty": "instance.json contains 0 records",
         "two": "instance.json contains 2 records",
-        "plain.jsonl": "a__b-1 has no recipe",
+        "plain.jsonl": "a__b-1 has no setup",
         "strange": "how the tests of 'no/where' are run is not known",
         "": "none are named",
     }

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym import edits, expert, problems
-from envsuite.envs.swegym.generated import tasks
-from envsuite.envs.swegym.grading import grade, refused, worth
+from envsuite.envs.swegym import edits, expert
+from envsuite.envs.swegym.judge.grading import grade, refused, worth
+from envsuite.envs.swegym.planted import problem as planted_problem
+from envsuite.envs.swegym.planted import tasks
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.sandbox import drivers
 from tests.conftest import need_driver
@@ -380,7 +381,7 @@ def test_what_cannot_be_played_is_said_at_once(tmp_path):
 
 
 def test_the_pytest_of_the_agents_shell_is_a_copy_that_holds_nothing_else():
-    site = problems.pytest_site()
+    site = planted_problem.pytest_site()
     assert (site / "_pytest").is_dir()
     assert not any("uritemplate" in str(path) for path in site.rglob("*"))
     assert not (site / "_pytest").is_symlink()

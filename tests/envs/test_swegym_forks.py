@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from envsuite.envs.swegym import sabotage
-from envsuite.envs.swegym.forked import plan as forked
-from envsuite.envs.swegym.forked import plugin
-from envsuite.envs.swegym.generated import packages, tasks
-from envsuite.envs.swegym.grading import Report
-from envsuite.envs.swegym.problems import GeneratedProblem
+from envsuite.envs.swegym.judge import forking as plugin
+from envsuite.envs.swegym.judge import phases as forked
+from envsuite.envs.swegym.judge import sabotage
+from envsuite.envs.swegym.judge.grading import Report
+from envsuite.envs.swegym.planted import packages, tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
 from envsuite.envs.swegym.published import checks
 from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers
@@ -28,8 +28,8 @@ EQUALS_ALL = (
 @pytest.fixture
 def problem(tmp_path):
     folder = little.instances(tmp_path / "records", [little.record("a__b-1")])
-    ((record, recipe),) = published.find(folder).values()
-    return published.PublishedProblem(record, {**recipe, "test_cmd": "pytest -rA"}, DRIVER)
+    ((record, setup),) = published.find(folder).values()
+    return published.PublishedProblem(record, {**setup, "test_cmd": "pytest -rA"}, DRIVER)
 
 
 @pytest.fixture
@@ -85,15 +85,30 @@ def test_code_that_leaves_a_mark_for_later_phases_finds_none(problem, separate_r
     assert separate_runs == ["tampered"]
 
 
-def test_a_process_that_a_phase_leaves_behind_is_ended_before_the_next(problem):
-    leaves = (
-        "import os, subprocess\n"
-        "def is_alone():\n"
-        "    others = [open(f'/proc/{pid}/cmdline').read() for pid in os.listdir('/proc') if pid.isdigit()]\n"
+FINDS_A_PROCESS = {
+    "in the list of processes": (
+        "    try:\n"
+        "        others = [open(f'/proc/{pid}/cmdline').read() for pid in os.listdir('/proc') if pid.isdigit()]\n"
+        "    except PermissionError:\n"
+        "        others = []\n"
         "    alone = not any('9876.5' in other for other in others)\n"
         "    subprocess.Popen(['setsid', 'sleep', '9876.5'], stdout=subprocess.DEVNULL)\n"
-        "    return alone\n"
-    )
+    ),
+    "by its lock on a file": (
+        "    file = open(__file__)\n"
+        "    try:\n"
+        "        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "        alone = True\n"
+        "    except BlockingIOError:\n"
+        "        alone = False\n"
+        "    subprocess.Popen(['setsid', 'sleep', '9876.5'], stdout=subprocess.DEVNULL, pass_fds=[file.fileno()])\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", FINDS_A_PROCESS)
+def test_a_process_that_a_phase_leaves_behind_is_ended_before_the_next(problem, way):
+    leaves = f"import fcntl, os, subprocess\ndef is_alone():\n{FINDS_A_PROCESS[way]}    return alone\n"
     code = leaves + EQUALS_ALL.format(condition="is_alone()")
     assert problem.judge({"calc.py": code.encode()}, 60).fault == "tampered"
 
@@ -229,7 +244,7 @@ def test_there_is_no_plan_for_a_failing_test_that_no_file_holds():
 def test_a_generated_task_is_graded_in_one_job(monkeypatch):
     task = next(task for task in tasks.manifest() if any("test_level" in test for test in task.fail_to_pass))
     assert task.package.name == "uritemplate"  # whose tests with these names are made when their file is imported
-    made = GeneratedProblem(task, "full", False, DRIVER)
+    made = PlantedProblem(task, "full", False, DRIVER)
     monkeypatch.setattr(made, "_can_fail", None)  # a separate run would call it
     try:
         assert made.judge(made.gold(), 60).resolved

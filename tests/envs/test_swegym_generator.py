@@ -8,8 +8,11 @@ from itertools import islice
 
 import pytest
 
-from envsuite.envs.swegym import problems
-from envsuite.envs.swegym.generated import build, generator, operators, packages, statement, suite, tasks
+from envsuite.envs.swegym.judge import suite
+from envsuite.envs.swegym.judge.suite import SuiteJob
+from envsuite.envs.swegym.makers import generator, operators, planting
+from envsuite.envs.swegym.planted import issues, packages, tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers
 
@@ -61,7 +64,7 @@ WANTED = {
 
 @pytest.mark.parametrize("name", WANTED)
 def test_every_operator_plants_its_bug_and_touches_nothing_else(name):
-    results = [operators.apply(CODE, bug.edits) for bug in operators.bugs(CODE) if bug.operator == name]
+    results = [tasks.apply(CODE, bug.edits) for bug, _ in operators.mutations("a.py", CODE) if bug.operator == name]
     assert any(WANTED[name] in text for text in results), results
     for text in results:
         ast.parse(text)
@@ -74,12 +77,12 @@ def test_the_operators_are_all_tried_and_text_beyond_ascii_keeps_its_places():
     assert set(WANTED) == {*operators.OPERATORS, "wrong_default"}
     text = 'def f(x):\n    s = "übergrößen"; return x < 1  # ñ\n'
     assert 'def f(x):\n    s = "übergrößen"; return x <= 1  # ñ\n' in [
-        operators.apply(text, b.edits) for b in operators.bugs(text)
+        tasks.apply(text, bug.edits) for bug, _ in operators.mutations("a.py", text)
     ]
-    assert operators.bugs("def (") == []
+    assert operators.mutations("a.py", "def (") == []
 
 
-@pytest.mark.parametrize("package", packages.PACKAGES.values(), ids=packages.PACKAGES)
+@pytest.mark.parametrize("package", packages.shipped().values(), ids=packages.shipped())
 def test_the_sources_are_the_published_archives_with_their_licences(package):
     files = packages.tree(package)
     assert package.shipped
@@ -92,7 +95,7 @@ def test_the_sources_are_the_published_archives_with_their_licences(package):
 def test_the_shipped_tasks_are_what_they_say():
     results = tasks.manifest()
     assert len({task.instance_id for task in results}) == len(results)
-    assert tasks.MANIFEST.stat().st_size < 2_000_000
+    assert (packages.SHIPPED / tasks.MANIFEST).stat().st_size < 2_000_000
     for task in results:
         tests = {*task.fail_to_pass, *task.pass_to_pass}
         assert task.fail_to_pass and task.pass_to_pass
@@ -108,12 +111,12 @@ def test_the_shipped_tasks_are_what_they_say():
     # Both splits have tasks of every number of bugs, and every package has its share.
     kinds = {(task.package.split, len(task.bugs)) for task in results}
     assert kinds == {(split, bugs) for split in ("train", "test") for bugs in (1, 2, 3)}
-    assert {task.package.name for task in results} == set(packages.PACKAGES)
+    assert {task.package.name for task in results} == set(packages.shipped())
 
 
 def test_an_issue_tells_what_was_asked_for_and_never_where_the_bug_is():
     for task in tasks.manifest():
-        text = {detail: statement.write(task, detail, visible=True) for detail in statement.DETAILS}
+        text = {detail: issues.write(task, detail, visible=True) for detail in issues.DETAILS}
         assert task.fail_to_pass[0] in text["full"] and task.fail_to_pass[0] in text["names"]
         assert not any(test in text["symptom"] for test in task.fail_to_pass)
         assert len(text["nothing"]) < len(text["symptom"])
@@ -123,13 +126,13 @@ def test_an_issue_tells_what_was_asked_for_and_never_where_the_bug_is():
 
 
 def test_a_list_that_was_changed_is_refused_by_line(tmp_path):
-    lines = gzip.decompress(tasks.MANIFEST.read_bytes()).decode().splitlines()
+    lines = gzip.decompress((packages.SHIPPED / tasks.MANIFEST).read_bytes()).decode().splitlines()
     place = next(number for number, line in enumerate(lines) if '"bugs"' in line)
     row = json.loads(lines[place])
     row["bugs"][0][4][0][2] += " "
     lines[place] = json.dumps(row)
-    packages.describe(tmp_path, packages.PACKAGES.values())
-    (tmp_path / tasks.MANIFEST.name).write_bytes(gzip.compress("\n".join(lines).encode()))
+    packages.describe(tmp_path, packages.shipped().values())
+    (tmp_path / tasks.MANIFEST).write_bytes(gzip.compress("\n".join(lines).encode()))
     with pytest.raises(DataError, match=f"line {place + 1}: not a task"):
         tasks.manifest(tmp_path)
 
@@ -147,34 +150,26 @@ def pools():
 
 @pytest.fixture(scope="module")
 def base(pools):
-    return generator.baseline(pools, packages.package("uritemplate"))
+    return generator.baseline(pools, packages.shipped()["uritemplate"])
 
 
 def test_a_bug_is_verified_and_what_is_none_is_rejected(pools, base):
     assert len(base.tests) == 58
     known = {tasks.digest(task.bugs): task for task in tasks.manifest() if task.package.name == "uritemplate"}
-    listed = next(sites for sites in generator.singles(base, build.SEED) if generator.name_of(sites) in known)
-    path = "uritemplate/template.py"
-
-    def planted(*edits):
-        return [(path, operators.Bug("mine", "f", 1, 1, edits))]
-
-    task, *reasons = generator.verify(
-        pools,
-        base,
-        [
-            listed,
-            planted((0, 0, "# a comment\n")),
-            planted((0, 0, "def (\n")),
-            planted((0, 0, "")),
-            planted((0, 0, "raise ImportError\n")),
-            planted((0, 0, "while True: pass\n")),
-            planted((0, 0, "import time; time.sleep(1000)\n")),
-            planted((0, 0, "import os; os._exit(0)\n")),
-        ],
-    )
-    assert reasons == ["survives", "no Python", "no change", "breaks everything", "hangs", "hangs", "crashes"]
-    original = known[generator.name_of(listed)]
+    listed = next(found for found in generator.singles(base, planting.SEED) if digest_of(found) in known)
+    for text, reason in {
+        "# a comment\n": "survives",
+        "def (\n": "no Python",
+        "": "no change",
+        "raise ImportError\n": "breaks everything",
+        "while True: pass\n": "hangs",
+        "import time; time.sleep(1000)\n": "hangs",
+        "import os; os._exit(0)\n": "crashes",
+    }.items():
+        bug = tasks.PlantedBug("uritemplate/template.py", "mine", "f", 1, ((0, 0, text),))
+        with pytest.raises(generator.Rejected, match=reason):
+            generator.verify(pools, base, [operators.Mutation(bug, 1)])
+    task, original = generator.verify(pools, base, listed), known[digest_of(listed)]
     assert (task.fail_to_pass, task.pass_to_pass) == (original.fail_to_pass, original.pass_to_pass)
     assert task.symptoms == original.symptoms
     assert generator.confirmed(pools[0], base, task)
@@ -182,7 +177,7 @@ def test_a_bug_is_verified_and_what_is_none_is_rejected(pools, base):
 
 def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(pools):
     """isodate's test_date takes its parameters from a set with None in it: no seed fixes their order."""
-    results = generator.baseline(pools, packages.package("isodate"))
+    results = generator.baseline(pools, packages.shipped()["isodate"])
     names = {test.partition("[")[0] for test in results.tests}
     assert "tests/test_time.py::test_parse" in names and "tests/test_date.py::test_parse" not in names
     assert len(results.tests) == 228
@@ -193,14 +188,14 @@ def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(p
     "name",
     [
         name if name in ("uritemplate", "semver") else pytest.param(name, marks=pytest.mark.slow)
-        for name in packages.PACKAGES
+        for name in packages.shipped()
     ],
 )
 def test_the_judge_accepts_every_published_package(name):
     """Every gold patch restores the published package, so accepting that means every task can be won."""
     results = [task for task in tasks.manifest() if task.package.name == name]
     assert results
-    problem = problems.GeneratedProblem(results[0], "full", False, DRIVER)
+    problem = PlantedProblem(results[0], "full", False, DRIVER)
     try:
         report = problem.judge(problem.gold(), 600)
         assert report.resolved, (report.fault, report.fail_to_pass_left, report.pass_to_pass_broken)
@@ -213,38 +208,36 @@ def test_the_judge_accepts_every_published_package(name):
 
 def test_compounds_are_of_known_bugs_in_different_functions_and_half_of_them_meet(base):
     single = [task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1]
-    single = single[-build.COMPOUND_SOURCES :]
+    single = single[-planting.COMPOUND_SOURCES :]
     failing = {task.bugs: set(task.fail_to_pass) for task in single}
     for count in (2, 3):
         drawn = list(islice(generator.compounds(base, single, count, "0"), 20))
         assert len(drawn) == 20
         assert drawn == list(islice(generator.compounds(base, single, count, "0"), 20))
         assert drawn != list(islice(generator.compounds(base, single, count, "1"), 20))
-        for sites in drawn:
-            assert len({(path, bug.function) for path, bug in sites}) == count
-            each = [failing[(planted_as(site),)] for site in sites]
+        for mutations in drawn:
+            assert len({(bug.path, bug.function) for bug, _ in mutations}) == count
+            each = [failing[(bug,)] for bug, _ in mutations]
             assert len(set.union(*each)) <= generator.SHARE * len(base.tests)
             assert all(tests - set.union(*(second for second in each if second is not tests)) for tests in each)
 
 
-def planted_as(site):
-    path, bug = site
-    return tasks.Planted(path, bug.operator, bug.function, bug.line, bug.edits)
+def digest_of(mutations):
+    return tasks.digest(mutation.bug for mutation in mutations)
 
 
 @pytest.mark.parametrize(("singles", "count"), [(1, 2), pytest.param(2, 6, marks=pytest.mark.slow)])
 def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(base, tmp_path, monkeypatch, singles, count):
     """With two bugs in the first round the second one makes compounds."""
-    monkeypatch.setattr(build, "ROUND", {1: singles, 2: 1})
+    monkeypatch.setattr(planting, "ROUND", {1: singles, 2: 1})
     baseline = json.dumps({key: getattr(base, key) for key in ("tests", "lines", "hops", "seconds")})
 
     def made(folder, *rounds):
         folder.mkdir()
         (folder / "uritemplate.baseline.json").write_text(baseline)
         for number in rounds:
-            journals = build.build(folder, [packages.package("uritemplate")], 1, float("inf"), number)
-        assert all(journals["uritemplate"].confirmed.values())
-        return [task.instance_id for task in journals["uritemplate"].listed(rounds[-1])]
+            log = planting.build(folder, packages.shipped()["uritemplate"], 1, float("inf"), number)
+        return [task.instance_id for task in log.listed(rounds[-1])]
 
     pieces, at_once = made(tmp_path / "a", 1, 2), made(tmp_path / "b", 2)
     assert pieces == at_once and len(pieces) == count
@@ -255,7 +248,7 @@ def test_the_shipped_tasks_fail_and_are_mended_as_listed(pools):
     """Checks a sample of the list with every test, broken and repaired."""
     results = tasks.manifest()
     for task in results[:: max(1, len(results) // 40)]:
-        run = suite.run(pools[0], task.package, task.files)
+        run = suite.run(pools[0], SuiteJob(task.package, task.files))
         assert {test for test in task.fail_to_pass if run.statuses.get(test) != "PASSED"} == set(task.fail_to_pass)
         assert not [test for test in task.pass_to_pass if run.statuses.get(test) != "PASSED"], task.instance_id
         mended = {**task.files, **{path: packages.tree(task.package)[path] for path in task.paths}}
@@ -268,6 +261,6 @@ def test_every_bug_of_a_compound_is_needed(pools):
     for task in results[:: max(1, len(results) // 10)]:
         for left_out in task.bugs:
             files = tasks.plant(packages.tree(task.package), [bug for bug in task.bugs if bug is not left_out])
-            run = suite.run(pools[0], task.package, files, task.fail_to_pass)
+            run = suite.run(pools[0], SuiteJob(task.package, files, task.fail_to_pass))
             failing = [test for test in task.fail_to_pass if run.statuses.get(test) != "PASSED"]
             assert 0 < len(failing) < len(task.fail_to_pass), (task.instance_id, left_out.operator)

@@ -1,4 +1,4 @@
-"""Issue texts of version 1: sides told apart, whole values, no empty statements; a lint of all shipped tasks."""
+"""Issue texts: sides told apart, whole values, no empty statements; a lint of all shipped tasks."""
 
 import ast
 import re
@@ -6,8 +6,8 @@ import re
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym.generated import issues, tasks
-from envsuite.envs.swegym.mined.library import mined_tasks
+from envsuite.envs.swegym.mined.tasks import mined_tasks
+from envsuite.envs.swegym.planted import issues, tasks
 
 CHECK = re.compile(
     r"^This (?:check )?fails:\n\n(.*?)(?=^This (?:check )?fails:|^Repair the package|^Change the package|\Z)",
@@ -115,14 +115,10 @@ def test_a_false_check_is_quoted_if_its_message_says_more(error, text):
     assert issues._compared("assert f()", None, error) == issues.Check("assert f()", text)
 
 
-def test_swapped_values_of_version_0_are_right_in_version_1():
-    env = {
-        name: registry.build(f"SWEGym-medium-{name}", instances=("inflection-0.5.1-08774227",)) for name in ("v0", "v1")
-    }
+def test_got_and_expected_are_told_apart_where_the_test_writes_the_expected_value_first():
+    env = registry.build("SWEGym-medium-v0", instances=("inflection-0.5.1-08774227",))
     try:
-        text = {name: one.reset(seed=0)[0] for name, one in env.items()}
+        text, _ = env.reset(seed=0)
     finally:
-        for one in env.values():
-            one.close()
-    assert "the result is `'capital'` where `'cpital'` is expected" in text["v0"]
-    assert "Got: `'cpital'`\nExpected: `'capital'`" in text["v1"]
+        env.close()
+    assert "Got: `'cpital'`\nExpected: `'capital'`" in text

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from envsuite.envs.swegym import sabotage, tampering
-from envsuite.envs.swegym.generated import packages, tasks
-from envsuite.envs.swegym.problems import GeneratedProblem
+from envsuite.envs.swegym.judge import sabotage, tampering
+from envsuite.envs.swegym.planted import packages, tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.published import runs
 from envsuite.errors import DataError
@@ -33,8 +33,8 @@ def hidden(code):
 def problem(tmp_path):
     def make(**fields):
         folder = little.instances(tmp_path / "records", [{**little.record("a__b-1"), **fields}])
-        ((record, recipe),) = published.find(folder).values()
-        return published.PublishedProblem(record, {**recipe, "test_cmd": fields.pop("test_cmd", "pytest -rA")}, DRIVER)
+        ((record, setup),) = published.find(folder).values()
+        return published.PublishedProblem(record, {**setup, "test_cmd": fields.pop("test_cmd", "pytest -rA")}, DRIVER)
 
     return make
 
@@ -298,12 +298,12 @@ def test_whatever_is_drawn_every_sabotaged_test_fails_and_no_sign_is_the_same(tm
 # ---- generated tasks ------------------------------------------------------------------------------------------------
 
 TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)
-INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.package("uritemplate"))
+INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.shipped()["uritemplate"])
 
 
 @pytest.fixture(scope="module")
 def generated():
-    made = GeneratedProblem(TASK, "full", False, DRIVER)
+    made = PlantedProblem(TASK, "full", False, DRIVER)
     yield made
     made.close()
 
@@ -368,7 +368,7 @@ def test_faked_clocks_do_not_pay_where_time_decides(problem):
     fails.
     """
     path, sound = CLOCK_TASK.paths[0], packages.tree(CLOCK_TASK.package)
-    made = GeneratedProblem(CLOCK_TASK, "full", False, DRIVER)
+    made = PlantedProblem(CLOCK_TASK, "full", False, DRIVER)
     fakes = "import time as _t\n_t.time = _t.monotonic = _t.perf_counter = lambda: 0.0\n"
     try:
         assert made.judge(made.gold(), 60).resolved

@@ -2,14 +2,14 @@
 
 import io
 import shutil
-import sys
 import tarfile
 from dataclasses import replace
 
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym.generated import batch, build, packages, sdists, tasks
+from envsuite.envs.swegym.makers import planting, sdists
+from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.envs.swegym.published import archives
 from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
 from envsuite.sandbox import drivers
@@ -99,9 +99,8 @@ def made(tmp_path_factory):
     scratch = tmp_path_factory.mktemp("wordy")
     archive, folder = sdist(scratch / "index"), scratch / "tasks"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "ROUND", {1: 3, 2: 1})
-        patch.setattr(sys, "argv", ["build", str(folder), "-p", str(archive), "-j", "1", "-r", "1"])
-        build.main()
+        patch.setattr(planting, "ROUND", {1: 3, 2: 1})
+        planting.build_all(folder, [str(archive)], 1, float("inf"), 1)
     return archive, folder
 
 
@@ -131,7 +130,7 @@ def test_the_tasks_of_a_package_are_won_by_their_gold_patch_alone(made):
 
 def test_what_is_played_is_the_list_the_archives_and_their_description_alone(made, tmp_path):
     _, folder = made
-    for name in (packages.DESCRIBED, tasks.MANIFEST.name, "wordy-1.0.tar.gz"):
+    for name in (packages.DESCRIBED, tasks.MANIFEST, "wordy-1.0.tar.gz"):
         shutil.copy(folder / name, tmp_path / name)
     task = registry.TASKS["SWEGym-medium-v0"]
     there, here = (registry.panel(task, tasks=str(place), bugs=0) for place in (folder, tmp_path))
@@ -153,15 +152,15 @@ def test_an_id_stands_for_the_archive_too(made):
 
 def test_a_folder_goes_on_with_what_it_holds_and_takes_nothing_else_under_that_name(made, tmp_path):
     archive, folder = made
-    known = packages.package("wordy", folder)
-    assert build.admit(folder, "wordy") == build.admit(folder, "wordy==1.0") == known
-    assert build.admit(folder, str(archive), tests=["tests"]) == known
+    known = packages.described(folder)["wordy"]
+    assert planting.admit(folder, "wordy") == planting.admit(folder, "wordy==1.0") == known
+    assert planting.admit(folder, str(archive), tests=["tests"]) == known
     second = sdist(tmp_path, {**TREE, "README": "another one"})
     with pytest.raises(UsageError, match=r"holds tasks of wordy 1\.0 made with other settings"):
-        build.admit(folder, str(second))
-    built_in = build.admit(tmp_path / "both", "inflection")
+        planting.admit(folder, str(second))
+    built_in = planting.admit(tmp_path / "both", "inflection")
     assert packages.described(tmp_path / "both") == {"inflection": built_in}
-    assert built_in.shipped and packages.tree(built_in) == packages.tree(packages.package("inflection"))
+    assert built_in.shipped and packages.tree(built_in) == packages.tree(packages.shipped()["inflection"])
 
 
 def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
@@ -228,7 +227,7 @@ def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
 )
 def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, message, words):
     with pytest.raises(EnvsuiteError, match=words):
-        build.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), **message)
+        planting.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), **message)
     assert not (tmp_path / "tasks" / packages.DESCRIBED).exists()
 
 
@@ -247,25 +246,25 @@ def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, m
     ],
 )
 def test_a_suite_that_does_not_pass_here_is_refused_with_the_cure(tmp_path, tests, words):
-    chosen = build.admit(tmp_path, str(sdist(tmp_path / "index", {**TREE, "tests/test_wordy.py": tests})))
+    chosen = planting.admit(tmp_path, str(sdist(tmp_path / "index", {**TREE, "tests/test_wordy.py": tests})))
     with pytest.raises(DataError, match=words):
-        build.build(tmp_path, [chosen], 1, 60, 1)
+        planting.build(tmp_path, chosen, 1, 60, 1)
 
 
 def test_a_package_without_tasks_gets_a_line_with_the_reason_and_does_not_stop_the_others(tmp_path):
     empty = str(sdist(tmp_path / "index", {**TREE, "tests/test_wordy.py": "x = 1\n"}))
     names = [str(tmp_path / "missing.tar.gz"), empty]
     shown = []
-    jobs = batch.build_all(tmp_path / "tasks", names, 1, 60.0, 1, shown.append)
+    jobs = planting.build_all(tmp_path / "tasks", names, 1, 60.0, 1, shown.append)
     assert [job.package for job in jobs] == [job.package for job in shown] == names
     assert "cannot be read" in jobs[0].error
     assert "do not run here" in jobs[1].error
     assert (jobs[1].version, jobs[1].licence, jobs[1].tasks, jobs[1].rate) == ("1.0", "MIT", 0, 0.0)
-    assert batch.build_all(tmp_path / "tasks", names, 1, 60.0, 1, shown.append) == jobs
+    assert planting.build_all(tmp_path / "tasks", names, 1, 60.0, 1, shown.append) == jobs
     assert len(shown) == 2  # jobs with a line are not done again
-    (tmp_path / "tasks" / batch.JOBS).write_text("{}\n")
+    (tmp_path / "tasks" / planting.JOBS).write_text("{}\n")
     with pytest.raises(DataError, match=r"jobs\.jsonl, line 1: not a job"):
-        batch.build_all(tmp_path / "tasks", names, 1, 60.0, 1)
+        planting.build_all(tmp_path / "tasks", names, 1, 60.0, 1)
 
 
 @pytest.fixture
@@ -287,7 +286,7 @@ def test_an_archive_that_is_too_large_is_refused_before_it_is_unpacked(tmp_path,
 
 
 def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
-    results = build.admit(tmp_path / "tasks", "wordy==1.0", split="train")
+    results = planting.admit(tmp_path / "tasks", "wordy==1.0", split="train")
     assert (results.title, results.split) == ("wordy 1.0", "train")
     assert packages.tree(results)["src/wordy/__init__.py"] == CODE
     assert packages.described(tmp_path / "tasks") == {"wordy": results}
@@ -320,27 +319,22 @@ def test_a_download_that_fails_is_no_lasting_reason_and_keeps_the_other_archives
     assert answers["whole"].read_bytes() == (whole / "whole-1.0.tar.gz").read_bytes()
 
 
-def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monkeypatch, capsys):
-    def said(*words):
-        monkeypatch.setattr(sys, "argv", ["build", str(tmp_path / "tasks"), *words])
-        with pytest.raises(SystemExit) as ended:
-            build.main()
-        assert ended.value.code == 2
-        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
-        return line
+def test_a_job_says_what_the_index_does_not_have(index, tmp_path, monkeypatch):
+    def error(name):
+        (job,) = planting.build_all(tmp_path / "tasks", [name], 1, 60.0, 1)
+        return job.error
 
-    assert "The package index has no wordy==9 for this Python" in said("-p", "wordy==9")
-    assert "wheely has no source archive (.tar.gz) on the package index" in said("-p", "wheely")
-    assert "cannot be read" in said("-p", str(tmp_path / "none.tar.gz"))
-    assert "name it with -p" in said("-p", "wordy", "-p", "wheely", "--tests", "tests")
+    assert "The package index has no wordy==9 for this Python" in error("wordy==9")
+    assert "wheely has no source archive (.tar.gz) on the package index" in error("wheely")
+    assert "cannot be read" in error(str(tmp_path / "none.tar.gz"))
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     cure = "check the connection, or name a source archive's path instead"
-    assert f"The package index cannot be reached for wordy: {cure}" in said("-p", "wordy")
+    assert f"The package index cannot be reached for wordy: {cure}" in error("wordy")
 
 
 def test_a_folder_that_cannot_be_played_says_why(made, tmp_path):
     for knobs, words in (
-        ({"tasks": str(tmp_path)}, "contains no generated tasks .* -p NAME"),
+        ({"tasks": str(tmp_path)}, "contains no generated tasks .* swe build NAME"),
         ({"tasks": str(made[1]), "split": "train"}, "belong to the split test: set split=all"),
         ({"tasks": str(made[1]), "package": ("wordi",)}, "Did you mean 'wordy'"),
         ({"tasks": str(made[1]), "records": "x.jsonl"}, "one at a time"),
@@ -356,10 +350,9 @@ def test_what_the_tests_need_is_in_both_sandboxes_and_missed_by_name(tmp_path, m
     """filelock is a distribution that pytest does not need."""
     tests = TESTS.replace("import wordy\n", "import filelock\nimport wordy\n")
     archive = sdist(tmp_path, {**TREE, "PKG-INFO": ABOUT + "Requires-Dist: filelock\n", "tests/test_wordy.py": tests})
-    monkeypatch.setattr(build, "ROUND", {1: 1})
+    monkeypatch.setattr(planting, "ROUND", {1: 1})
     folder = tmp_path / "tasks"
-    monkeypatch.setattr(sys, "argv", ["build", str(folder), "-p", str(archive), "-j", "1", "-r", "1"])
-    build.main()
+    planting.build_all(folder, [str(archive)], 1, float("inf"), 1)
     env = registry.build("SWEGym-easy-v0", sandbox=DRIVER, tasks=str(folder))
     try:
         env.reset(seed=0)
@@ -368,7 +361,7 @@ def test_what_the_tests_need_is_in_both_sandboxes_and_missed_by_name(tmp_path, m
         assert env.step("submit")[4]["success"]
     finally:
         env.close()
-    known = packages.package("wordy", folder)
+    known = packages.described(folder)["wordy"]
     packages.describe(folder, [replace(known, needs=("no-such-thing",))])
     again = shutil.copytree(folder, tmp_path / "again")
     with pytest.raises(MissingExtra, match="pip install no-such-thing"):
@@ -377,10 +370,8 @@ def test_what_the_tests_need_is_in_both_sandboxes_and_missed_by_name(tmp_path, m
 
 @pytest.mark.slow
 def test_a_package_of_the_real_index_is_fetched_made_into_tasks_and_played(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "ROUND", {1: 4, 2: 1})
-    chosen = build.admit(tmp_path, "jsonpointer==3.1.1")
-    build.build(tmp_path, [chosen], 1, float("inf"), 1)
-    build.write(tmp_path, [chosen], 1, tmp_path / tasks.MANIFEST.name)
+    monkeypatch.setattr(planting, "ROUND", {1: 4, 2: 1})
+    planting.build_all(tmp_path, ["jsonpointer==3.1.1"], 1, float("inf"), 1)
     env = registry.build("SWEGym-medium-v0", sandbox=DRIVER, tasks=str(tmp_path), bugs=0)
     try:
         assert len(env.panel) == 5

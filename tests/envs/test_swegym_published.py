@@ -119,7 +119,7 @@ def beaten(env):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_record_without_a_recipe_is_played_in_its_image_pulled_from_its_registry(tmp_path, monkeypatch):
+def test_a_record_without_a_setup_is_played_in_its_image_pulled_from_its_registry(tmp_path, monkeypatch):
     docker_works()
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
     hub = Registry(whole_root({"calc.py": little.CODE, "tests/test_calc.py": little.TESTS, "conftest.py": ""}))
@@ -153,7 +153,7 @@ def docker_env(file, **knobs):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_recipe_is_built_into_an_image_once_and_played_there(tmp_path):
+def test_a_setup_is_built_into_an_image_once_and_played_there(tmp_path):
     docker_works()
     env = docker_env(little.instances(tmp_path / "records", [little.record("a__b-1")]), build=True)
     client, image = docker.connect(), ""
@@ -170,23 +170,23 @@ def test_a_recipe_is_built_into_an_image_once_and_played_there(tmp_path):
         client.close()
 
 
-def test_records_without_a_recipe_say_what_is_missing(tmp_path):
+def test_records_without_a_setup_say_what_is_missing(tmp_path):
     path = tmp_path / "records.jsonl"
     path.write_text("".join(json.dumps(little.record(f"a__b-{number}")) + "\n" for number in range(3)))
     assert len(published.find(str(path))) == 3
-    with pytest.raises(DataError, match=r"has no recipe, .* sandbox=docker alone"):
+    with pytest.raises(DataError, match=r"has no setup, .* sandbox=docker alone"):
         registry.build("SWEGym-records-v0", records=str(path), sandbox="process")
     with pytest.raises(UsageError, match="no shaped reward"):
         registry.build("SWEGym-records-v0", "shaped", records=str(path), sandbox="process")
 
 
-def test_a_recipe_that_cannot_be_used_is_named(tmp_path):
+def test_a_setup_that_cannot_be_used_is_named(tmp_path):
     folder = tmp_path / "one"
     folder.mkdir()
     (folder / "instance.json").write_text(json.dumps(little.record("a__b-1")))
-    for recipe in ("{", "[]", json.dumps({"source": {"kind": "git"}, "pins": []})):
-        (folder / "replay.json").write_text(recipe)
-        with pytest.raises(DataError, match="recipe"):
+    for setup in ("{", "[]", json.dumps({"source": {"kind": "git"}, "pins": []})):
+        (folder / "replay.json").write_text(setup)
+        with pytest.raises(DataError, match="setup"):
             published.find(str(tmp_path))
 
 

@@ -92,7 +92,7 @@ def test_a_malformed_version_is_refused(version):
     "driver",
     ["bwrap", pytest.param("landlock", marks=pytest.mark.slow), pytest.param("docker", marks=pytest.mark.slow)],
 )
-def test_a_recipe_of_another_python_is_solved_and_packages_of_that_python_are_hidden(driver, tmp_path):
+def test_a_setup_of_another_python_is_solved_and_packages_of_that_python_are_hidden(driver, tmp_path):
     need_driver(driver)
     version = other_version()
     folder = little.instances(tmp_path / "records", [little.record("a__b-1")], version)
@@ -125,7 +125,7 @@ def test_a_repository_on_which_no_test_runs_is_broken_with_the_reason(tmp_path):
         env.close()
 
 
-def test_the_verdict_of_a_preflight_is_cached_by_record_and_recipe(tmp_path):
+def test_the_verdict_of_a_preflight_is_cached_by_record_and_setup(tmp_path):
     folder = cache_dir("swegym", "preflight")
     before = set(folder.glob("*.json"))
     rows = [little.record("a__b-1"), little.record("a__b-2", fix="x + x + x + 1")]
@@ -179,11 +179,11 @@ def test_a_real_instance_is_resolved_by_its_gold_patch_on_other_pythons(version,
     if "ENVSUITE_PROOF_CACHE" in os.environ:  # pip needs minutes for a virtual environment
         monkeypatch.setenv("ENVSUITE_CACHE", os.environ["ENVSUITE_PROOF_CACHE"])
     name = "getmoto__moto-6920"
-    recipe = json.loads((shared / "data" / "swe" / name / "replay.json").read_text()) | {"python": version}
+    setup = json.loads((shared / "data" / "swe" / name / "replay.json").read_text()) | {"python": version}
     older = {"jmespath==1.1.0": "jmespath==1.0.1", "urllib3==2.0.7": "urllib3==1.26.18"} if version == "3.9" else {}
-    recipe["pins"] = [older.get(pin, pin) for pin in recipe["pins"]]
+    setup["pins"] = [older.get(pin, pin) for pin in setup["pins"]]
     (tmp_path / name).mkdir()
-    (tmp_path / name / "replay.json").write_text(json.dumps(recipe))
+    (tmp_path / name / "replay.json").write_text(json.dumps(setup))
     (tmp_path / name / "instance.json").write_text((shared / "data" / "swe" / name / "instance.json").read_text())
     env = build(str(tmp_path))
     try:

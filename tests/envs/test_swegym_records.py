@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from envsuite.envs.swegym import grading
+from envsuite.envs.swegym.judge import grading
 from envsuite.envs.swegym.published import logs, records, repos
 from envsuite.errors import DataError
+from tests.envs import little
 
 PLAIN = {
     "instance_id": "owner__name-1",
@@ -254,3 +255,30 @@ def test_a_log_without_markers_results_or_with_a_contradicting_exit_code_counts_
     ):
         report = grading.grade_log(log, "pytest", ["f1"], ["p1"], code)
         assert (report.resolved, report.fault) == (False, fault)
+
+
+ROW = little.record("a__b-1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"test_cmd": "pytest -rA", "log_parser": "parse_log_pytest"}, ("pytest -rA", "pytest")),
+        (
+            {"test_cmd": ["cd x", "pytest -rA"], "log_parser": "parse_log_pytest_v2"},
+            ("cd x && pytest -rA", "pytest_progress"),
+        ),
+        (json.dumps({"test_cmd": "pytest -q -rA"}), ("pytest -q -rA", "pytest")),
+    ],
+)
+def test_a_row_of_swe_rebench_has_its_own_command_and_parser(settings, expected):
+    record = records.parse({**ROW, "repo": "some/thing", "install_config": settings, "docker_image": "x/y"}, "x")
+    row = repos.row_of(record, {})
+    assert (row.command, row.parser) == expected
+    assert repos.test_command(record, row) == f"{expected[0]} tests/test_calc.py"
+    assert repos.image_name(record) == "x/y"
+    assert repos.row_of(record, {"test_cmd": "tox"}).command == "tox"
+
+
+def test_a_command_that_cannot_be_read_is_none():
+    assert repos.stated_command({"install_config": "[" * 100_000}) is None

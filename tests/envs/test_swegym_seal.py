@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from envsuite.envs.swegym import preflight, sabotage
+from envsuite.envs.swegym import preflight
+from envsuite.envs.swegym.judge import sabotage
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.published import sealing
 from envsuite.sandbox import drivers
@@ -25,8 +26,8 @@ HIDES_BY_MESSAGE = (
 def problem(tmp_path):
     def make(**fields):
         folder = little.instances(tmp_path / "records", [{**little.record("a__b-1"), **fields}])
-        ((record, recipe),) = published.find(folder).values()
-        return published.PublishedProblem(record, {**recipe, "test_cmd": "pytest -rA"}, DRIVER)
+        ((record, setup),) = published.find(folder).values()
+        return published.PublishedProblem(record, {**setup, "test_cmd": "pytest -rA"}, DRIVER)
 
     return make
 
@@ -64,13 +65,13 @@ def test_the_preflight_stores_how_tests_failed_and_whether_gold_passes_sealed(pr
 
 
 def problem_like(first):
-    return published.PublishedProblem(first.record, first.recipe, DRIVER)
+    return published.PublishedProblem(first.record, first.setup, DRIVER)
 
 
 SHOWS = "import os\n\ndef test_shows():\n    print(sorted(os.environ.items()))\n    print('shown')\n"
 
 
-def test_tests_find_the_environment_of_the_recipe_and_only_selected_ones_run(problem):
+def test_tests_find_the_environment_of_the_setup_and_only_selected_ones_run(problem):
     first = problem()
     logs = {}
     with first.bench(60) as session:

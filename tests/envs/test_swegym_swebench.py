@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from envsuite.envs.swegym import grading
+from envsuite.envs.swegym.judge import grading
 from envsuite.envs.swegym.published import logs, records
 from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers

@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym import tampering
-from envsuite.envs.swegym.generated import packages, suite, tasks
-from envsuite.envs.swegym.problems import GeneratedProblem
+from envsuite.envs.swegym.judge import suite, tampering
+from envsuite.envs.swegym.planted import packages, tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
 from envsuite.errors import EnvsuiteError
 from envsuite.sandbox import drivers
 
@@ -17,12 +17,12 @@ try:  # never `process`: what follows removes what it can reach
 except EnvsuiteError as error:
     pytest.skip(f"needs bubblewrap: apt-get install bubblewrap ({error})", allow_module_level=True)
 TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)
-INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.package("uritemplate"))
+INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.shipped()["uritemplate"])
 
 
 @pytest.fixture(scope="module")
 def problem():
-    made = GeneratedProblem(TASK, "full", False, DRIVER)
+    made = PlantedProblem(TASK, "full", False, DRIVER)
     yield made
     made.close()
 

@@ -247,42 +247,6 @@ def test_content_digests_distinguish_games_by_facts_and_quests():
     )
 
 
-MAPPED = [
-    SPECS[3],
-    SPECS[13],
-    game_spec("treasure_hunter", {"level": 22}, 7),
-    game_spec("coin_collector", {"level": 105}, 3),
-    game_spec("cooking", {"recipe": 2, "take": 1, "go": 6, "open": True}, 4),
-]
-
-
-@pytest.mark.parametrize("spec", MAPPED, ids=lambda spec: spec.name)
-def test_maps_drawn_without_generating_the_game_are_correct(spec):
-    """A seed with a unique map therefore cannot repeat another game."""
-    from benchmarks.textworld_splits import describe, draw_map, sketch
-
-    seed, drawn = draw_map(spec).split()
-    made = describe(spec).split()
-    assert (made[0], made[2]) == (seed, drawn) == (str(spec.seed), drawn)
-    world = make_game(spec).serialize()["world"]
-    relabelled = json.loads(
-        json.dumps(world[::-1]).replace('"r_0"', '"r_x"').replace('"r_1"', '"r_0"').replace('"r_x"', '"r_1"')
-    )
-    assert sketch(relabelled) == drawn
-    way = next(fact for fact in world if fact["name"] == "north_of")
-    both_ways = (way["arguments"], way["arguments"][::-1])
-    assert sketch([fact for fact in world if fact["arguments"] not in both_ways]) != drawn
-
-
-def test_seed_draws_identify_equal_games_of_the_fixed_house():
-    from benchmarks.textworld_splits import furnish
-
-    specs = [game_spec("simple", {}, seed) for seed in (21, 10_263, 97, 10_007, 20, 51, 1, 2)]
-    drawn = [furnish(spec).split()[1] for spec in specs]
-    made = [content_digest(make_game(spec).serialize()) for spec in specs]
-    assert [drawn.index(first) for first in drawn] == [made.index(first) for first in made] == [0, 0, 2, 2, 4, 4, 6, 7]
-
-
 def test_parallel_generation_yields_games_in_order_and_once():
     specs = [game_spec("custom", {}, seed) for seed in (11, 12, 11)]
     impossible = GameSpec("coin_collector", (("level", 160),), 5)
@@ -418,15 +382,6 @@ def test_a_shared_worker_writes_into_the_cache_of_the_moment(tmp_path, monkeypat
         path = generate_logic(game_spec("custom", {}, 24), 200.0)
         assert Path(path).is_relative_to(tmp_path / name) and Path(path).is_file()
         _generators.pop(tmp_path / name)[0].close()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_generation_during_play_corrupts_nothing():
-    from benchmarks.textworld_proof import prove
-
-    proof = prove(games=60, players=8, processes=2)
-    assert proof.wrong == [] and proof.episodes >= 8
 
 
 def test_cache_keys_depend_only_on_settings_and_seed():

@@ -15,4 +15,4 @@ def test_the_committed_digests_are_those_of_the_records():
     for name, lines in files():
         assert (FOLDER / f"{name}.txt").read_text().splitlines() == lines, name
         names.add(FOLDER / f"{name}.txt")
-    assert names == {*FOLDER.glob("overcooked/*"), *FOLDER.glob("virtualhome/*")}
+    assert names == {*FOLDER.glob("overcooked/*.txt"), *FOLDER.glob("virtualhome/*.txt")}

@@ -6,19 +6,28 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from envsuite.cache import MARKER, cache_dir, write_atomically
 from envsuite.escaping import markdown, one_line, terminal
+from harness import __main__ as envsuite
 from harness import cli
+from harness.__main__ import GROUPS, VERBS
 from harness.cli import cache
 from harness.stats.summary import result_table, summarise
 from tests import toys  # noqa: F401
 
-SCRIPTS = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def parser_of(verb):
+    return importlib.import_module(VERBS[verb].module or "baselines.cli").parser()
 
 
 def actions(parser):
@@ -31,18 +40,55 @@ def actions(parser):
             yield action
 
 
-@pytest.mark.parametrize("command", SCRIPTS)
-def test_every_argument_has_a_help_text(command):
-    parser = importlib.import_module(SCRIPTS[command].partition(":")[0]).parser()
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_argument_has_a_help_text(verb):
+    parser = parser_of(verb)
     assert not [action.option_strings or action.dest for action in actions(parser) if not action.help]
 
 
-@pytest.mark.parametrize("command", SCRIPTS)
-def test_a_misspelt_flag_is_answered_with_the_nearest(command, capsys):
-    parser = importlib.import_module(SCRIPTS[command].partition(":")[0]).parser()
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_misspelt_flag_is_answered_with_the_nearest(verb, capsys):
+    parser = parser_of(verb)
     with pytest.raises(SystemExit, match="2"):
         parser.error("unrecognized arguments: --helq")
     assert capsys.readouterr().err.endswith("error: unrecognized arguments: --helq. Did you mean '--help'?\n")
+
+
+def test_the_help_lists_every_verb_in_four_groups_and_imports_no_package():
+    code = "import sys, harness.__main__ as verbs; print(verbs.usage()); print(sorted({'gymnasium', 'rich', 'envsuite'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    *lines, imported = done.stdout.splitlines()
+    assert imported == "[]" and len([line for line in lines if line.endswith(":")]) == len(GROUPS) == 4
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(VERBS)
+
+
+def call(words, capsys) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as done:
+        envsuite.main(words)
+    output = capsys.readouterr()
+    return done.value.code or 0, output.out + output.err
+
+
+def test_a_verb_gets_its_words_and_an_unknown_one_the_nearest(capsys):
+    assert call(["--help"], capsys) == (0, envsuite.usage() + "\n")
+    assert call([], capsys) == (2, envsuite.usage() + "\n")
+    code, output = call(["envs", "--help"], capsys)
+    assert code == 0 and output.startswith("usage: envsuite envs")
+    code, output = call(["tabel"], capsys)
+    assert code == 2 and output.count("\n") == 1 and "There is no verb 'tabel'" in output and "'table'" in output
+
+
+def test_training_is_reached_through_its_entry_point(monkeypatch, capsys):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert sorted(project["scripts"]) == ["envsuite", "envsuite-eval", "envsuite-train"]
+    ((name, value),) = project["entry-points"][envsuite.ENTRY_POINTS].items()
+    entry = EntryPoint(name, value, envsuite.ENTRY_POINTS)
+    monkeypatch.setattr(envsuite, "entry_points", lambda group, name: [entry] if name == "train" else [])
+    code, output = call(["train", "--help"], capsys)
+    assert code == 0 and output.startswith("usage: envsuite-train")
+    monkeypatch.setattr(envsuite, "entry_points", lambda group, name: [])
+    code, output = call(["train", "demo"], capsys)
+    assert code == 2 and "The package with the verb 'train' is not installed" in output
 
 
 def test_json_has_no_digits_beyond_the_twelfth(capsys):

@@ -72,7 +72,7 @@ def test_records_that_differ_from_their_summary_are_named(tmp_path, capsys):
             command([*words, *more])
         first, second = capsys.readouterr().err.splitlines()
         assert stop.value.code == 0 and f"{folders[0]}: the records differ from summary.json (results_hash)" in first
-        assert f"{folders[1]}: summary.json is missing" in second and "envsuite-replay --check" in second
+        assert f"{folders[1]}: summary.json is missing" in second and "envsuite replay --check" in second
 
 
 def test_runs_with_different_settings_are_refused_unless_allowed(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from envsuite.cache import cache_dir, write_atomically
 from harness.cli import boards, cache, check, compare, data, envs, eval, generalize, models, new, play, report, table
 from harness.cli import replay as replay_command
-from harness.verification import command as verify
 from tests import toys  # noqa: F401
 from tests.api.server import running
 
@@ -82,7 +81,7 @@ def test_an_address_without_a_model_is_refused(capsys):
     assert code == 0, error
 
 
-@pytest.mark.parametrize("task", ["SWEGym-easy-v1", "DataSciCoding-easy-v1"])
+@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v1"])
 def test_another_wording_is_refused_where_it_would_change_files_and_programs(task, capsys):
     words = ["-m", "small", "--base-url", "http://localhost:9/v1", "-e", task, "--dry-run"]
     code, _, error = call(eval.main, [*words, "--prompt-wording", "invented"], capsys)
@@ -126,12 +125,6 @@ def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path):
     with pytest.raises(OSError, match="File name too long") as caught:
         write_atomically(path, "text")
     assert caught.value.filename == str(path)
-
-
-def test_a_prediction_for_a_cluster_depends_on_its_cpus(capsys):
-    words = ["-m", "random", "-e", "babyai", "-n", "500", "--dry-run", "--nodes", "4", "--max-concurrent", "64"]
-    outputs = [call(eval.main, [*words, "--cpus-per-node", count], capsys) for count in (1, 32)]
-    assert [code for code, _, _ in outputs] == [0, 0] and outputs[0][1] != outputs[1][1]
 
 
 def test_a_card_shows_knobs_levels_and_measured_difficulty(capsys):
@@ -256,10 +249,6 @@ def test_demonstrations_list_admissible_commands_on_request(tmp_path, capsys):
     assert texts[0] != texts[1] and len(texts[1]) > len(texts[0])
 
 
-def test_demonstrations_remember_all_turns_by_default():
-    assert data.parser().parse_args(["demos", "-e", "HiLo-v0", "-o", "games.jsonl"]).history == -1
-
-
 def test_words_of_a_folder_are_for_published_prompts_alone(tmp_path, capsys):
     code, _, error = call(data.main, ["get", "alfworld", "--from", tmp_path], capsys)
     assert code == 2 and "--from is for prompts/NAME, not for alfworld" in error
@@ -286,7 +275,7 @@ FAILING = {
     "data get": (data.main, ["get", "no-such-data"]),
     "cache clear": (cache.main, ["clear", "no-such-part", "-y"]),
     "boards add": (boards.main, ["add", "nowhere", "nowhere"]),
-    "verify": (verify.main, ["nowhere"]),
+    "replay --sandbox": (replay_command.main, ["--sandbox", "nowhere"]),
 }
 
 
@@ -305,4 +294,4 @@ def test_the_help_of_a_flag_tells_its_default_at_most_once(command):
     parser = command.parser()
     helps = {action.dest: parser._get_formatter()._expand_help(action) for action in parser._actions if action.help}
     assert all(text.count("default:") <= 1 and "default: )" not in text for text in helps.values())
-    assert "(default: 600)" in helps["env_timeout"] and "(default: 16)" in helps["max_concurrent"]
+    assert "(default: 600," in helps["env_timeout"] and "(default: 16)" in helps["max_concurrent"]

@@ -206,7 +206,7 @@ def test_a_model_name_is_escaped_in_the_table(tmp_path):
 def test_an_invalid_grid_file_is_named(tmp_path, text):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "grid.json").write_text(text)
-    with pytest.raises(DataError, match=r"mine/grid\.json .* run envsuite-generalize again"):
+    with pytest.raises(DataError, match=r"mine/grid\.json .* run envsuite generalize again"):
         grids.pages(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""envsuite-grade: outcomes, fallbacks for patches that do not fit, the journal, and the files of SWE-bench's harness."""
+"""envsuite grade: outcomes, fallbacks for patches that do not fit, the journal, and the files of SWE-bench's harness."""
 
 import json
 import threading

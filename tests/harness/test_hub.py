@@ -35,7 +35,7 @@ def run(tmp_path_factory):
 
 
 def call(*words, capsys):
-    """Runs `envsuite-hub push`; returns its exit status, output and error."""
+    """Runs `envsuite hub push`; returns its exit status, output and error."""
     with pytest.raises(SystemExit) as ended:
         main(["push", *map(str, words)])
     return (ended.value.code or 0, *capsys.readouterr())

@@ -1,4 +1,4 @@
-"""Packages created by envsuite-new pass their own tests and every check."""
+"""Packages created by envsuite new pass their own tests and every check."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def python(folder, *words):
 def test_a_new_package_passes_its_own_tests_and_every_check(tmp_path, capsys):
     with pytest.raises(SystemExit) as done:
         new.main(["lights-out", "-o", str(tmp_path)])
-    assert done.value.code == 0 and "envsuite-check 'LightsOut-*'" in capsys.readouterr().out
+    assert done.value.code == 0 and "envsuite check 'LightsOut-*'" in capsys.readouterr().out
     folder = tmp_path / "lights-out"
     tests = python(folder, "pytest", "-q", "-p", "no:cacheprovider", "tests")
     assert tests.returncode == 0 and "5 passed" in tests.stdout, tests.stdout

@@ -15,7 +15,7 @@ from harness.cli.eval import main as eval_main
 from harness.cli.replay import main as replay_main
 from harness.prompting import protocols, words
 from harness.prompting.prompting import Prompting
-from harness.suites.plan import RunRequest, plan
+from harness.suites.plan import plan
 from harness.types import Reply, Turn
 from tests.api.server import running
 
@@ -146,23 +146,23 @@ def test_replies_are_parsed_as_published(name, text, command, understood):
 
 
 def test_a_protocol_sets_its_flags_and_refuses_others():
-    (run,) = plan(RunRequest("smollm2-135m", protocol="balrog"), ["BabyAI-goto-v0"])
+    (run,) = plan("smollm2-135m", {"protocol": "balrog"}, ["BabyAI-goto-v0"])
     assert run.config.prompting.history == 16 and run.config.knobs["wording"] == "babyai-text"
     assert run.config.prompting.words == "neutral" and run.config.sampling.max_tokens == 1024
-    for request, message in [
-        (RunRequest("x", protocol="balrog", history=3, explicit=frozenset({"history"})), "fixes --history 16, not 3"),
-        (RunRequest("x", protocol="balrog", knobs=("wording=ours",)), "fixes --set wording=babyai-text"),
-        (RunRequest("x", protocol="balrog", action_mode="score"), "leave out --action-mode"),
-        (RunRequest("x", protocol="verl-agent"), "is for alfworld"),
-        (RunRequest("x", protocol="balrg"), "Did you mean 'balrog'"),
+    for flags, message in [
+        ({"protocol": "balrog", "history": 3}, "fixes --history 16, not 3"),
+        ({"protocol": "balrog", "set": ["wording=ours"]}, "fixes --set wording=babyai-text"),
+        ({"protocol": "balrog", "action_mode": "score"}, "leave out --action-mode"),
+        ({"protocol": "verl-agent"}, "is for alfworld"),
+        ({"protocol": "balrg"}, "Did you mean 'balrog'"),
     ]:
         with pytest.raises(UsageError, match=message):
-            plan(request, ["BabyAI-goto-v0"])
+            plan("x", flags, ["BabyAI-goto-v0"])
 
 
 def test_an_ordinary_run_keeps_its_id_and_a_protocol_has_one_of_its_own():
     plain, under = (
-        plan(RunRequest("openai:m", protocol=name), ["BabyAI-goto-v0"])[0].config for name in ("", "balrog")
+        plan("openai:m", {"protocol": name} if name else {}, ["BabyAI-goto-v0"])[0].config for name in ("", "balrog")
     )
     assert "protocol" not in plain.identity()["prompting"] and "words" not in plain.identity()["prompting"]
     assert under.identity()["prompting"]["protocol"] == "balrog"
@@ -229,7 +229,7 @@ def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     ours = prompting("balrog")
     published = Prompting(**{**vars(ours), "words": protocols.load("balrog").published_id})
-    with pytest.raises(DataError, match="run `envsuite-data get prompts/balrog`"):
+    with pytest.raises(DataError, match="run `envsuite data get prompts/balrog`"):
         published.messages("", "", [], "", ())
 
 

@@ -15,7 +15,6 @@ from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
 from harness.suites import measured, published, published_numbers, reproduce, suites, training_studies
-from harness.suites.plan import RunRequest
 from tests import toys  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -410,7 +409,7 @@ def test_columns_with_missing_games_are_named_and_the_others_are_played(tmp_path
         (["guide-1", "--row", "Qwen=a,a"], "names a model twice"),
         (["guide-1", "--row", "Qwen=a,,b"], "PUBLISHED=MODEL"),
         (["--task", "BabyAI-gto-v0"], "Did you mean 'BabyAI-goto-v0'"),
-        (["--task", "swegym-hard"], "No table has a column for SWEGym-hard-v1"),
+        (["--task", "swegym-hard"], "No table has a column for SWEGym-hard-v0"),
         (["--task", "SWEGym-easy-v0"], "No table has a column for SWEGym-easy-v0"),
         (["guide-1", "--task", "BabyAI-goto-v0"], "drop 'guide-1' or --task"),
         (["--task", "BabyAI-goto-v0", "--metric", "reward"], "--task takes no --row, --metric"),
@@ -461,7 +460,7 @@ def test_everything_on_one_task_is_printed_and_drawn(tmp_path, capsys):
 
 def test_larger_sizes_include_the_runs_of_smaller_ones():
     table = published.table("poad-1")
-    missing = {size: reproduce.missing_runs(table, size, RunRequest("random")) for size in reproduce.SIZES}
+    missing = {size: reproduce.missing_runs(table, size, {}) for size in reproduce.SIZES}
     assert {run.model for run in missing["tiny"]} == {"random", "expert"} < {run.model for run in missing["small"]}
     assert {run.config.episodes for run in missing["tiny"]} == {20}
     assert {run.config.episodes for run in missing["small"] if run.model == "random"} == {100}

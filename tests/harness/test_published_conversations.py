@@ -16,7 +16,7 @@ from harness import records
 from harness.cli.replay import main as replay_main
 from harness.policies.score import ScorePolicy
 from harness.prompting import protocols, words
-from harness.suites.plan import RunRequest, plan
+from harness.suites.plan import plan
 from harness.types import Prompt, Reply, Turn
 from tests.api.server import running
 from tests.harness.test_protocols import GRID, episode, prompting, texts
@@ -225,16 +225,16 @@ def test_other_replies_are_parsed_as_published(name, text, command, understood):
 
 
 def test_flags_of_a_protocol_depend_on_the_family_and_may_choose_commands_by_likelihood():
-    request = RunRequest("smollm2-135m", protocol="tales")
-    (text, house) = (plan(request, [task])[0].config for task in ("TextWorld-easy-v0", "ALFWorld-generated-v0"))
+    tasks = ("TextWorld-easy-v0", "ALFWorld-generated-v0")
+    (text, house) = (plan("smollm2-135m", {"protocol": "tales"}, [task])[0].config for task in tasks)
     assert text.knobs == {"observations": "raw"} and house.knobs == {}  # raw is the default there
     assert text.prompting.history == -1 and text.max_turns == 100
-    (scored,) = plan(RunRequest("smollm2-135m", protocol="twosome"), ["Overcooked-tomato_salad-v0"])
+    (scored,) = plan("smollm2-135m", {"protocol": "twosome"}, ["Overcooked-tomato_salad-v0"])
     assert scored.config.sampling.action_mode == "score" and scored.config.sampling.normalisation == "word"
     for mode, name in (("score", "tales"), ("write", "twosome")):
-        refused = RunRequest("x", protocol=name, action_mode=mode, explicit=frozenset({"action_mode"}))
+        task = "TextWorld-easy-v0" if name == "tales" else "Overcooked-tomato_salad-v0"
         with pytest.raises(UsageError, match="leave out --action-mode"):
-            plan(refused, ["TextWorld-easy-v0" if name == "tales" else "Overcooked-tomato_salad-v0"])
+            plan("x", {"protocol": name, "action_mode": mode}, [task])
 
 
 def evaluate(folder, *options):

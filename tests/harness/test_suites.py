@@ -10,23 +10,23 @@ from envsuite.envs.alfworld.games.data import EXPECTED
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.errors import UsageError
 from envsuite.types import Panel
-from harness.cli.common.flags import run_request
+from harness.cli.common.flags import read_call
 from harness.cli.eval import parser
 from harness.prompting import protocols
 from harness.suites import suites
-from harness.suites.plan import RunRequest, plan, under_protocol, with_protocol
+from harness.suites.plan import plan, under_protocol, under_suite
 
 
 def planned(*words):
     args = parser().parse_args(["-m", "smollm2-135m", *words])
-    return [run.config for run in plan(run_request(args, args.model[0]), args.env)]
+    return [run.config for run in plan(args.model[0], read_call(args).flags, args.env)]
 
 
 @pytest.mark.parametrize("name", suites.read())
 def test_every_suite_names_tasks_and_flags_that_exist(name):
     needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
-    fixed = with_protocol(run_request(parser().parse_args(["-m", "x", "-e", "y", *needs]), "x"), name)
-    assert fixed.history == suites.suite(name)["history"]
+    fixed = under_suite(read_call(parser().parse_args(["-m", "x", "-e", "y", *needs])).flags, name)
+    assert fixed["history"] == suites.suite(name)["history"]
     assert suites.tasks(name)
 
 
@@ -56,15 +56,15 @@ def test_every_suite_fixes_every_setting_that_changes_a_result():
 @pytest.mark.parametrize("name", [name for name, fixed in suites.read().items() if "protocol" in fixed])
 def test_a_suite_is_played_under_its_published_prompt_and_under_no_other(name):
     protocol = protocols.load(suites.suite(name)["protocol"])
-    settings = with_protocol(RunRequest("smollm2-135m", protocol=protocol.name), name)
+    settings = under_suite({"protocol": protocol.name}, name)
     for task in suites.tasks(name):
-        request = under_protocol(task, settings)
-        assert request.protocol == protocol.name and request.history == protocol.flags["history"]
-        assert request.action_mode == protocol.flags.get("action_mode", "write")
+        flags = under_protocol(task, settings)
+        assert flags["protocol"] == protocol.name and flags["history"] == protocol.flags["history"]
+        assert flags["action_mode"] == protocol.flags.get("action_mode", "write")
     with pytest.raises(UsageError, match=f"not published with --protocol react: use --protocol {protocol.name}, or"):
-        with_protocol(RunRequest("smollm2-135m", protocol="react"), name)
+        under_suite({"protocol": "react"}, name)
     with pytest.raises(UsageError, match="'quick' was not published with --protocol react: drop the flag"):
-        with_protocol(RunRequest("smollm2-135m", protocol="react"), "quick")
+        under_suite({"protocol": "react"}, "quick")
 
 
 def test_quick_plays_every_family():
@@ -72,7 +72,7 @@ def test_quick_plays_every_family():
 
 
 def test_quick_plays_two_episodes_per_model_and_twenty_per_baseline():
-    planned_runs = plan(RunRequest("smollm2-135m"), ["suite:quick"])
+    planned_runs = plan("smollm2-135m", {}, ["suite:quick"])
     assert {(run.config.episodes, run.baseline_episodes) for run in planned_runs} == {(2, 20)}
 
 
@@ -129,10 +129,10 @@ def test_a_suite_sets_the_protocol_of_all_its_tasks():
 def test_required_and_open_knobs_are_merged_with_the_fixed_ones():
     words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
     args = parser().parse_args(["-m", "x", *words])
-    fixed = with_protocol(run_request(args, "x"), "swegym-lite")
-    assert fixed.knobs == ("max_steps=100", "records=x.jsonl", "sandbox=docker")
+    fixed = under_suite(read_call(args).flags, "swegym-lite")
+    assert fixed["set"] == ("max_steps=100", "records=x.jsonl", "sandbox=docker")
     (task,) = suites.tasks("swegym-lite")
-    assert registry.overrides(task, dict(word.split("=") for word in fixed.knobs))["max_steps"] == fixed.max_turns
+    assert registry.overrides(task, dict(word.split("=") for word in fixed["set"]))["max_steps"] == fixed["max_turns"]
 
 
 @pytest.mark.parametrize(

@@ -387,6 +387,7 @@ def test_the_replayed_record_equals_the_record(tmp_path):
 
 
 def test_score_mode_and_text_only_users_refuse_the_grammar(tmp_path):
+    from harness.cli.common.flags import read_call
     from harness.cli.common.players import run_options
     from harness.cli.eval import parser
     from harness.evaluate import Sampling
@@ -394,7 +395,7 @@ def test_score_mode_and_text_only_users_refuse_the_grammar(tmp_path):
     args = parser().parse_args(["-m", "smollm2-135m", "-e", "babyai", "--action-mode", "score"])
     config = RunConfig(TASK, "smollm2-135m", sampling=Sampling(action_mode="score"), prompting=Prompting("tools"))
     with pytest.raises(UsageError, match="--action-grammar tools"):
-        run_options(args, config)
+        run_options(read_call(args), config)
 
 
 def test_the_command_of_every_experts_turn_has_a_call_in_the_demonstrations():

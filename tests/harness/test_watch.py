@@ -1,4 +1,4 @@
-"""envsuite-watch: reads run folders while they grow, and shows them on this machine only."""
+"""envsuite watch: reads run folders while they grow, and shows them on this machine only."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_the_page_is_served_on_this_machine_below_a_secret_path_only(run):
     with serving(PageServer(Runs(run.parent))) as server:
         assert server.server_address[0] == "127.0.0.1"
         page, headers = get(server.address)
-        assert "<title>envsuite-watch" in page and "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "<title>envsuite watch" in page and "default-src 'none'" in headers["Content-Security-Policy"]
         text, headers = get(f"{server.address}state?run=&after=4")
         state = json.loads(text)
         assert headers["Content-Type"].startswith("application/json") and headers["X-Content-Type-Options"] == "nosniff"
@@ -173,7 +173,7 @@ def test_a_signal_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, c
         preexec_fn=obey_interrupts,
     )
     address = process.stdout.readline().split()[0]
-    assert "envsuite-watch" in get(address)[0]
+    assert "envsuite watch" in get(address)[0]
     port = address.split(":")[2].partition("/")[0]
     for words, fault in (([str(run), "--port", port], f"--port {port}"), ([str(run / "no")], "There is no folder")):
         with pytest.raises(SystemExit) as stop:

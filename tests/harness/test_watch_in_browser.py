@@ -1,4 +1,4 @@
-"""The live page of envsuite-watch in headless Chromium."""
+"""The live page of envsuite watch in headless Chromium."""
 
 import json
 import subprocess

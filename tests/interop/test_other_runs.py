@@ -1,4 +1,4 @@
-"""Runs of inspect, Harbor and verifiers in envsuite-compare: scores, attempts, broken episodes, damaged files."""
+"""Runs of inspect, Harbor and verifiers in envsuite compare: scores, attempts, broken episodes, damaged files."""
 
 import json
 import zipfile

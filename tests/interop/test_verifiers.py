@@ -99,7 +99,7 @@ def test_conversations_and_results_equal_those_of_our_evaluation(server, name, t
         assert trace.num_turns == len(run.turns) and trace.info["stop_reason"] == "solved"
         assert {name: trace.metrics[name] for name in run.metrics} == run.metrics
         write_episode(tmp_path, result)
-    (read,) = other_runs.read(tmp_path)  # as envsuite-compare does
+    (read,) = other_runs.read(tmp_path)  # as envsuite compare does
     assert read.name == "small-model" and read.config["task"] == name
     assert {(record["seed"], record["success"], record["reward"]) for record in read.records} == {
         (seed, True, 1.0) for seed in seeds

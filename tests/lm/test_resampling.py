@@ -36,7 +36,7 @@ def played(tmp_path_factory):
 
 
 def run_command(capsys, file, *flags):
-    """Runs envsuite-replay; returns its exit code and output."""
+    """Runs envsuite replay; returns its exit code and output."""
     with pytest.raises(SystemExit) as stopped:
         main([str(file), *flags])
     return stopped.value.code, capsys.readouterr().out

@@ -25,7 +25,7 @@ def attempt(what, action):
 # by itself without a value: an exception, a signal, a bare exit), or the limit that ended it, as in
 # `Fate`.
 ANSWERED = ("answered",)
-STOPPED = ("failed", "timeout", "memory", "output", "disk")  # any failure: it must not answer
+STOPPED = ("failed", "timeout", "memory", "output", "disk", "processes")  # any failure: it must not answer
 WHATEVER = (*ANSWERED, *STOPPED)  # it may survive its own attack, and must then report no breach
 
 

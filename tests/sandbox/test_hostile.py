@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envsuite import sandbox
-from envsuite.sandbox import docker
+from envsuite.sandbox import docker, local
 from tests.sandbox.conftest import LIMITS, working
 from tests.sandbox.hostile import CARRIED, HOSTILE
 
@@ -30,12 +30,19 @@ ENDS_THE_CONTAINER = (
 
 `make test` runs them on the other drivers, and in Docker the infinite loop and the memory bomb of many processes.
 """
-TOO_DANGEROUS_FOR_PROCESS = {"kill every process", "kill the zygote"}  # without root they hit the user's own processes
+TOO_DANGEROUS_FOR_PROCESS = {
+    "kill every process",
+    "kill the zygote",
+    "poison the interpreter",
+    "write beside the scratch folder",
+    "change the sandbox's own program",
+}
+"""programs that would harm the user's own processes and files"""
 
 
 def is_the_user(session) -> bool:
     """Returns True if a run is the user who calls, whose files and processes it may therefore touch."""
-    return session.driver == "process" and os.geteuid() != 0
+    return session.driver == "process" and local.unused_uid(session._home) is None
 
 
 @pytest.fixture(params=sandbox.DRIVERS)
@@ -65,7 +72,7 @@ def programs():
 @pytest.mark.parametrize(("session", "name"), programs(), indirect=["session"])
 def test_a_hostile_program_breaches_nothing_and_the_next_run_works(name, session, play, world, monkeypatch):
     if is_the_user(session) and name in TOO_DANGEROUS_FOR_PROCESS:
-        pytest.skip("the process driver cannot stop it, and it would end the user's own processes")
+        pytest.skip("guards against accidents only: this program would harm the user's own processes and files")
     monkeypatch.setenv("ENVSUITE_TEST_SECRET", "x")
     secret = world.secret.read_bytes()
     hostile = HOSTILE[name]

@@ -1,10 +1,9 @@
 """Exploits on pure-noise labels score at chance on the holdout, whatever they score on the paper's halves."""
 
-import os
-
 import pytest
 
 from envsuite.envs.datascicoding import scoring
+from envsuite.sandbox import local
 from envsuite.sandbox.pool import Lease
 from tests.sandbox import red_team
 from tests.sandbox.conftest import working
@@ -38,7 +37,7 @@ def sampled():
 
 @pytest.mark.parametrize(("exploit", "driver"), list(sampled()), indirect=["driver"])
 def test_an_exploit_gains_nothing_on_the_holdout(exploit, driver, folder):
-    if driver == "process" and os.geteuid() == 0 and exploit == "files left behind":
+    if driver == "process" and local.unused_uid(folder) is not None and exploit == "files left behind":
         pytest.skip("the process driver guards against accidents only")
     result = red_team.attack(exploit, folder, driver, version=1)
     assert abs(result.counts - 0.5) < 4 * result.error, result

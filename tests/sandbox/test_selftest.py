@@ -1,4 +1,4 @@
-"""`envsuite-check --sandbox`: what holds on this machine, for root and for an ordinary user."""
+"""`envsuite check --sandbox`: what holds on this machine, for root and for an ordinary user."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envsuite.sandbox import drivers, selftest
+from envsuite.sandbox import drivers, local, selftest
 from harness.cli import check
 from tests.sandbox.conftest import working
 
@@ -35,7 +35,7 @@ with sandbox.open(sandbox.Spec(workspace="/testbed", fresh=False), "{driver}") a
 
 @pytest.fixture(scope="module")
 def listing():
-    """Returns the exit status and the lines of `envsuite-check --sandbox`, which attacks every driver."""
+    """Returns the exit status and the lines of `envsuite check --sandbox`, which attacks every driver."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as done:
         check.main(["--sandbox"])
@@ -52,8 +52,11 @@ def test_every_attack_fails_on_every_safe_driver(driver, listing):
 def lines_as_user(code: str, driver: str) -> list[str]:
     """Runs Python code as an ordinary user; returns the lines that it prints."""
     open_to_others = all(folder.stat().st_mode & 0o001 for folder in (ROOT, *ROOT.parents))
-    if os.geteuid() != 0 or not shutil.which("setpriv") or not open_to_others:
-        pytest.skip("setpriv is not installed, the tests do not run as root, or other users cannot enter this folder")
+    if local.unused_uid(ROOT) is None or not shutil.which("setpriv") or not open_to_others:
+        pytest.skip(
+            "setpriv is not installed, the tests do not run as root, there is no other user, or other users cannot "
+            "enter this folder"
+        )
     command = [str(AS_USER), sys.executable, "-c", code.format(driver=working(driver))]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT, env=environment)

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.alfworld.batch_state import BatchState
 from envsuite.envs.alfworld.blind import blind_commands
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine
 from envsuite.envs.alfworld.games import data, solver
@@ -33,7 +32,7 @@ from envsuite.envs.alfworld.games.floorplans import TASK_TYPES
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.envs.alfworld.games.logic import DIALECTS, Unrecognised, remake
 from envsuite.envs.alfworld.games.package import package_folder
-from envsuite.envs.alfworld.knobs import ALL_KNOBS, GENERATED, GENERATOR_KNOBS
+from envsuite.envs.alfworld.knobs import GENERATED, GENERATED_KNOBS, GENERATOR_KNOBS
 from envsuite.envs.alfworld.menu import LEVELS
 from envsuite.envs.alfworld.observations import OBSERVATIONS
 from envsuite.envs.alfworld.partial import PartialExpert
@@ -41,7 +40,7 @@ from envsuite.envs.alfworld.stock import EngineReply, StockEngine
 from envsuite.envs.alfworld.subgoals import Marks, SubgoalTracker
 from envsuite.envs.alfworld.tools import TOOLS
 from envsuite.errors import UsageError
-from envsuite.types import Outcome, RewardMode
+from envsuite.types import Outcome
 
 INSTRUCTIONS = """\
 You are in a room of a house, described in words, and have a household task to do. You walk from one receptacle (a
@@ -90,17 +89,14 @@ class SavedEpisode(NamedTuple):
 class AlfworldEnv(TextEnv):
     """A household task per episode, in text. Rules: docs/envs/alfworld.md."""
 
-    knobs = ALL_KNOBS
+    knobs = GENERATED_KNOBS
     ranges = {"dense": (0.0, 1.0)}
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
-    generator_version = 0
-    """version of the generator's rooms"""
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
     tools = TOOLS["2.1.1"]
 
     def __init__(self, **kwargs: Any) -> None:
-        self._batch, self._index = BatchState(1), 0
         super().__init__(**kwargs)
         settings = self.settings
         self._style = OBSERVATIONS[settings.observation]
@@ -113,7 +109,7 @@ class AlfworldEnv(TextEnv):
                     "The textworld engine numbers things itself: use numbers=consecutive, or engine=native."
                 )
             package_folder()  # generating games reads its files: download it now if it is missing
-            self._generator = _generator_settings(vars(settings), self.generator_version)
+            self._generator = _generator_settings(vars(settings))
         else:
             self._files = _official_files(vars(settings))
         self._stock: StockEngine | None = None
@@ -126,15 +122,6 @@ class AlfworldEnv(TextEnv):
     @classmethod
     def needs_process(cls, settings: dict[str, Any]) -> bool:
         return bool(settings["engine"] == "textworld")
-
-    @property
-    def turn(self) -> int:  # type: ignore[override]
-        """Number of commands in this episode so far."""
-        return self._batch.turns[self._index]
-
-    @turn.setter
-    def turn(self, turn: int) -> None:
-        self._batch.turns[self._index] = turn
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the game of `seed`; without a seed, official games are played once per epoch.
@@ -154,21 +141,14 @@ class AlfworldEnv(TextEnv):
             self._epoch = self._epoch_rng.permutation(len(self._files)).tolist()
         return super().reset(seed=self._epoch.pop(), options=options)
 
-    def in_batch(self, batch: BatchState, index: int) -> AlfworldEnv:
-        """Returns this environment, which from its next reset stores its state in a shared `batch`."""
-        self._batch, self._index = batch, index
-        return self
-
     # ---- an episode
 
     def _reset(self, seed: int) -> str:
         source = self._source = self._find_game(seed)
-        batch, index = self._batch, self._index
         self._native = NativeEngine(source.game) if source.game is not None else None
-        self._subgoals = SubgoalTracker(source.game, batch, index) if source.game is not None else None
+        self._subgoals = SubgoalTracker(source.game) if source.game is not None else None
         self._plan: list[str] = []
-        batch.files[index] = source.file
-        batch.start_episode(index)
+        self._commands: list[str] = []
         self._partial_expert: PartialExpert | None = None
         self._start_state: GameState | None = None  # None: the start of the game
         if self.settings.engine == "textworld" or self._native is None:
@@ -186,12 +166,10 @@ class AlfworldEnv(TextEnv):
         self.objective = feedback.rpartition("Your task is to: ")[2]
         self.dialect = dialect_of(source)
         self.instructions, self.tools = INSTRUCTIONS.format(put=PUT[self.dialect]), TOOLS[self.dialect]
-        engine_only = self._stock is None and self.reward_mode is not RewardMode.SHAPED
-        batch.engines[index] = self._native if engine_only else None
         return self._render_observation(feedback)
 
     def _act(self, command: str) -> Outcome:
-        self._batch.command_log.append({self._index: command})
+        self._commands.append(command)
         if self._stock is None:
             assert self._native is not None
             return self._outcome(self._native.act(command))
@@ -272,7 +250,7 @@ class AlfworldEnv(TextEnv):
             if self._source.game is None:
                 raise UsageError(f"{self._source.name}: the expert `partial` needs the native engine.")
             self._partial_expert = PartialExpert(self._source.game, self._start_state)
-        self._partial_expert.follow(self._batch.commands(self._index))
+        self._partial_expert.follow(self._commands)
         return self._partial_expert.next_command()
 
     def _update_plan(self, command: str) -> None:
@@ -283,7 +261,7 @@ class AlfworldEnv(TextEnv):
             self._plan = []
 
     def blind_script(self) -> list[str]:
-        return blind_commands(self.objective, PUT[self.dialect], self.settings.hidden)
+        return blind_commands(self.objective, PUT[self.dialect], getattr(self.settings, "hidden", -1.0))
 
     def remaining(self) -> int | None:
         if self._native is None:
@@ -304,7 +282,7 @@ class AlfworldEnv(TextEnv):
         self.won = self.success = native.won
         subgoals.set_state(state.marks, self.won)
         self.turn, self._over, self.progression = state.turn, state.over, subgoals.value
-        self._batch.start_episode(self._index)  # the commands before the state are unknown
+        self._commands = []  # those before the state are unknown
         self._partial_expert, self._start_state = None, state.state
 
     def _state_of_episode(self, verb: str) -> tuple[NativeEngine, SubgoalTracker]:
@@ -321,7 +299,7 @@ class AlfworldEnv(TextEnv):
             self._stock = None
 
 
-def _generator_settings(knobs: dict[str, Any], version: int) -> GeneratorSettings:
+def _generator_settings(knobs: dict[str, Any]) -> GeneratorSettings:
     """Returns the generator's settings; `dialect=file` means the dialect of the published games.
 
     Raises UsageError if a requested task type needs more copies of its target.
@@ -330,19 +308,11 @@ def _generator_settings(knobs: dict[str, Any], version: int) -> GeneratorSetting
         raise UsageError(f"task_types={_PICK_TWO} needs two objects of one class: set copies=0, or 2 and more.")
     dialect = DIALECTS[0] if knobs["dialect"] == "file" else knobs["dialect"]
     values = {knob.name: knobs[knob.name] for knob in GENERATOR_KNOBS}
-    return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, version=version, **values)
+    return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, **values)
 
 
 def _official_files(knobs: dict[str, Any]) -> list[data.GameFile]:
-    """Returns the official games in the order of their panel.
-
-    Raises UsageError if there are none, or if a knob of the generator is set.
-    """
-    for knob in GENERATOR_KNOBS:
-        if knobs.get(knob.name, knob.default) != knob.default:
-            raise UsageError(
-                f"{knob.name}={knobs[knob.name]} applies to generated games only: remove it, or use games=generated."
-            )
+    """Returns the official games in the order of their panel. Raises UsageError if there are none."""
     files = {game.name: game for game in data.games(knobs["games"], knobs["flagged"])}
     selected = [files[name] for name in data.panel(**knobs).games]
     if not selected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from envsuite.envs.alfworld.games.data import EXPECTED
 from envsuite.envs.alfworld.games.floorplans import ROOMS, TASK_TYPES
 from envsuite.envs.alfworld.games.logic import DIALECTS
 from envsuite.envs.alfworld.observations import STYLES
@@ -83,6 +82,5 @@ GENERATOR_KNOBS = (
         choices=("consecutive", "drawn"),
     ),
 )
-ALL_KNOBS = (*game_knobs((GENERATED, *EXPECTED)), *GENERATOR_KNOBS)
-COUNTED_KNOBS = (*(knob for knob in game_knobs((GENERATED,)) if knob.name != "flagged"), *GENERATOR_KNOBS)
-"""Knobs of tasks that play generated games only"""
+GENERATED_KNOBS = (*(knob for knob in game_knobs((GENERATED,)) if knob.name != "flagged"), *GENERATOR_KNOBS)
+"""knobs of tasks that play generated games"""

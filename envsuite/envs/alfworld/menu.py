@@ -1,21 +1,8 @@
 """Registers the ALFWorld tasks."""
 
-from dataclasses import replace
-
-from envsuite.registry import TASKS, register, register_family
+from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
-VECTOR = "envsuite.envs.alfworld.vector:AlfworldVectorEnv"
-GENERATED = (
-    ("envsuite.envs.alfworld.env:AlfworldEnv", VECTOR, "typical rooms"),
-    (
-        "envsuite.envs.alfworld.counted:CountedAlfworldEnv",
-        "envsuite.envs.alfworld.counted:CountedAlfworldVectorEnv",
-        "rooms furnished and filled as each floor plan is",
-    ),
-)
-"""By version of the generated tasks: environment, vector environment, and what their rooms are like. Version 2 of the
-levels has the rooms of version 1."""
 OFFICIAL = {
     "train": "the 3,553 solvable training games",
     "valid_seen": "140 games in rooms of the training set",
@@ -52,7 +39,6 @@ for split, summary in OFFICIAL.items():
         Task(
             id=SPLIT_IDS[split],
             entry_point=f"envsuite.envs.alfworld.official:{OFFICIAL_CLASSES[split]}",
-            vector_entry_point=VECTOR,
             kwargs={"games": split},
             split_ids=SPLIT_IDS,
             panel="envsuite.envs.alfworld.games.data:panel",
@@ -61,37 +47,18 @@ for split, summary in OFFICIAL.items():
     )
 
 
-BLIND_SHARES = {"easy": 0.8, "medium": 0.7, "hard": 0.8}
-"""Largest blind success by level of versions 0 and 1: they number objects and receptacles alike in all rooms, so that a
-script can try the usual places."""
-
-
-def register_generated(name: str, summary: str, level: str = "", **kwargs: object) -> None:
-    """Registers all versions of a task of generated games: 0 and 1; a level also has version 2, with drawn numbers."""
-    for version, (entry, vector, rooms) in enumerate(GENERATED):
-        register(
-            Task(
-                id=f"ALFWorld-generated-{name}v{version}",
-                entry_point=entry,
-                vector_entry_point=vector,
-                kwargs=kwargs,
-                splits=SPLITS,
-                level=level,
-                blind_share=BLIND_SHARES.get(level, Task.blind_share),
-                summary=f"{summary}; {rooms}" if version else summary,
-            )
+def register_generated(name: str, summary: str, level: str = "", **knobs: object) -> None:
+    """Registers a task of generated games."""
+    register(
+        Task(
+            id=f"ALFWorld-generated-{name}v0",
+            entry_point="envsuite.envs.alfworld.env:AlfworldEnv",
+            kwargs=knobs,
+            splits=SPLITS,
+            level=level,
+            summary=summary,
         )
-    if level:
-        counted = TASKS[f"ALFWorld-generated-{name}v1"]
-        register(
-            replace(
-                counted,
-                id=f"ALFWorld-generated-{name}v2",
-                kwargs={**kwargs, "numbers": "drawn"},
-                blind_share=Task.blind_share,
-                summary=f"{counted.summary}, and numbers are drawn",
-            )
-        )
+    )
 
 
 register_generated("", "generated games, in kind and number like the official ones")
@@ -107,15 +74,15 @@ _LONG = (
 LEVELS: dict[str, tuple[str, dict[str, object]]] = {
     "easy": (
         "generated: a short task among 6 receptacles and 6 objects, nothing hidden",
-        {"task_types": _SHORT, "receptacles": 6, "objects": 6, "hidden": 0.0},
+        {"task_types": _SHORT, "receptacles": 6, "objects": 6, "hidden": 0.0, "numbers": "drawn"},
     ),
     "medium": (
         "generated: any task among 12 receptacles and 15 objects",
-        {"receptacles": 12, "objects": 15},
+        {"receptacles": 12, "objects": 15, "numbers": "drawn"},
     ),
     "hard": (
         "generated: a long task in a full room, every target in a closed receptacle",
-        {"task_types": _LONG, "hidden": 1.0},
+        {"task_types": _LONG, "hidden": 1.0, "numbers": "drawn"},
     ),
 }
 for level, (summary, knobs) in LEVELS.items():

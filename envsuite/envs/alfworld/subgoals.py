@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 
-from envsuite.envs.alfworld.batch_state import BatchState
 from envsuite.envs.alfworld.engine import NativeEngine
 from envsuite.envs.alfworld.games.game import LIGHT, PLACE_TWO, TRANSFORMS, AlfworldGame
 
@@ -32,38 +31,37 @@ Marks = tuple[frozenset[str], frozenset[int], int, int]
 
 
 class SubgoalTracker:
-    """Subgoals of one episode; the running total is stored in a BatchState."""
+    """Subgoals of one episode."""
 
     __slots__ = (
-        "_batch",
         "_found_names",
         "_game",
         "_has_transformation",
-        "_index",
         "_num_targets",
         "_placed",
+        "_revision",
+        "_search_word",
         "_taken",
         "_transformed",
+        "value",
     )
 
-    def __init__(self, game: AlfworldGame, batch: BatchState, index: int) -> None:
-        """Resets the entries of game `index` in `batch`."""
+    value: float
+    """sum of the rewards so far"""
+    _revision: int
+    """the engine's `revision` at the last update"""
+    _search_word: str | None
+    """a word that every rewarding observation contains; None once all targets are found"""
+
+    def __init__(self, game: AlfworldGame) -> None:
         kind = game.goal.kind
-        self._game, self._batch, self._index = game, batch, index
+        self._game = game
         self._num_targets = 2 if kind == PLACE_TWO else 1
         self._has_transformation = kind == LIGHT or kind in TRANSFORMS
         self._found_names: frozenset[str] = frozenset()
         self._taken: frozenset[int] = frozenset()
         self._transformed = self._placed = 0
-        batch.revision[index] = -1
-        batch.search_words[index] = game.target_word
-        batch.dense_rewards[index] = 0.0
-        batch.dead_ends[index] = False
-
-    @property
-    def value(self) -> float:
-        """Sum of the rewards so far."""
-        return self._batch.dense_rewards[self._index]
+        self._revision, self._search_word, self.value = -1, game.target_word, 0.0
 
     def update(self, engine: NativeEngine, feedback: str) -> float:
         """Processes the result of a turn and returns its reward.
@@ -71,21 +69,20 @@ class SubgoalTracker:
         The reward is zero unless the engine's `revision` has changed or `feedback` contains the
         search word.
         """
-        batch, index = self._batch, self._index
         changed = False
-        word = batch.search_words[index]
+        word = self._search_word
         if word is not None and word in feedback:
             seen = self._found_names | self._game.target_names.intersection(_NAMED.findall(feedback))
             changed, self._found_names = len(seen) > len(self._found_names), seen
             if len(seen) >= self._num_targets:
-                batch.search_words[index] = None
-        if engine.revision != batch.revision[index]:
-            batch.revision[index], batch.dead_ends[index] = engine.revision, engine.dead_end
+                self._search_word = None
+        if engine.revision != self._revision:
+            self._revision = engine.revision
             changed |= engine.won or self._update_from_engine(engine)
         if not changed:
             return 0.0
         value = 1.0 if engine.won else self._value()
-        reward, batch.dense_rewards[index] = value - batch.dense_rewards[index], value
+        reward, self.value = value - self.value, value
         return reward
 
     def _update_from_engine(self, engine: NativeEngine) -> bool:
@@ -125,7 +122,6 @@ class SubgoalTracker:
 
     def set_state(self, marks: Marks, won: bool) -> None:
         self._found_names, self._taken, self._transformed, self._placed = marks
-        batch, index = self._batch, self._index
-        batch.revision[index] = -1
-        batch.search_words[index] = self._game.target_word if len(self._found_names) < self._num_targets else None
-        batch.dense_rewards[index] = 1.0 if won else self._value()
+        self._revision = -1
+        self._search_word = self._game.target_word if len(self._found_names) < self._num_targets else None
+        self.value = 1.0 if won else self._value()

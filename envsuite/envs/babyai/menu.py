@@ -9,22 +9,16 @@ from envsuite.types import Family, Task
 CAPS = {"goto": 64, "pickup": 64}  # 128 for the other kinds
 
 
-BLIND_SHARES = {"BabyAI-easy-v0": 0.7}
-"""In one room, a script that walks in growing squares reaches most things."""
-
-
-def register_task(name: str, cls: str, summary: str, level_name: str = "", version: int = 0, **kwargs: Any) -> None:
-    """Registers the task 'BabyAI-<name>-v<version>'."""
+def register_task(name: str, cls: str, summary: str, level_name: str = "", **kwargs: Any) -> None:
+    """Registers the task 'BabyAI-<name>-v0'."""
     split_ids = kwargs.pop("split_ids", {})
-    task_id = f"BabyAI-{name}-v{version}"
     register(
         Task(
-            id=task_id,
+            id=f"BabyAI-{name}-v0",
             entry_point=f"envsuite.envs.babyai.env:{cls}",
             kwargs=kwargs,
             requires="babyai",
             level=level_name,
-            blind_share=BLIND_SHARES.get(task_id, Task.blind_share),
             summary=summary,
             split_ids=split_ids,
         )
@@ -53,13 +47,11 @@ for kind in KINDS:
         kind, "Local", f"{kind}, no distractors (BALROG, Verlog)", kind=kind, distractors=0, max_steps=max_steps
     )
     register_task(f"{kind}-d8", "Local", f"{kind}, 8 distractors (GLAM)", kind=kind, max_steps=max_steps)
-register_task("easy", "Level", "GoToLocal: walk up to one of eight things in a room", "easy", level="GoToLocal")
 register_task(
     "easy",
     "Local",
     "pick up one of thirteen things in a room of 8 x 8 cells, 20 turns",
     "easy",
-    version=1,
     kind="pickup",
     room_size=10,
     distractors=12,

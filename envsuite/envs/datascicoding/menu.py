@@ -84,7 +84,7 @@ register(
         "envsuite.envs.datascicoding.added.env:AddedTable",
         kwargs={"errors": "short"},
         requires=EXTRA,
-        summary="a table of yours, after `envsuite-data add FILE --target COLUMN`: --set table=NAME",
+        summary="a table of yours, after `envsuite data add FILE --target COLUMN`: --set table=NAME",
     )
 )
 register(

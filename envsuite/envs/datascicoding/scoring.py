@@ -95,6 +95,7 @@ VERDICTS = {
     "crash": "The code crashed its process.",
     "timeout": "The code took too long.",
     "memory": "The code took too much memory.",
+    "processes": "The code started too many processes.",
     "output": "The code printed without end.",
     "disk": "The code filled the disk.",
 }

@@ -1,18 +1,15 @@
-"""Rendering of a kitchen as an image (pillow) and as text."""
+"""Drawing with pillow that all kitchens share: the canvas, cooks, dishes and foods."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from envsuite.envs.overcooked.engine import Simulation
-from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, Kitchen, all_foods
-from envsuite.envs.overcooked.motion import CHOPS
-
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from PIL import Image, ImageDraw
 
 TILE = 48  # pixels per cell side
@@ -34,47 +31,51 @@ FOOD = {
 COOKS = ("#3565b0", "#8a3fa0", "#20807c")
 
 
-def draw(sim: Simulation, active_cook: int = 0, caption: str = "") -> npt.NDArray[np.uint8]:
-    """Draws the kitchen from above, [rows * 48 (+ 22 with a caption), columns * 48, 3].
+class Canvas:
+    """Picture of a kitchen, drawn FINE times as large as the result."""
 
-    Raw food is drawn whole with a progress bar of its chops, chopped food in slices, and a bowl as a white ring. Cells
-    outside the view of cook `active_cook` are darker.
-    """
-    from PIL import Image, ImageDraw, ImageFont
+    def __init__(self, rows: int, columns: int) -> None:
+        from PIL import Image, ImageDraw
 
-    kitchen = sim.kitchen
-    wide, tall = kitchen.n_columns * TILE, kitchen.n_rows * TILE
-    large = _ground(kitchen).copy()
-    pen = Pen(ImageDraw.Draw(large))
-    for cell, thing in enumerate(sim.lying):
-        if thing >= 0:
-            _draw_thing(sim, pen.at(kitchen, cell), thing, 0.5, 0.5, 0.3)
-    for cook, cell in enumerate(sim.cell):
-        _draw_cook(sim, pen.at(kitchen, cell), cook)
-    image = large.reduce(FINE)
-    shade = Image.new("L", (kitchen.n_columns, kitchen.n_rows))
-    seen = kitchen.near(sim.cell[active_cook], sim.radius)
-    shade.putdata([0 if sees else 70 for sees in seen])
-    image.paste("#241c14", mask=shade.resize((wide, tall), Image.Resampling.NEAREST))
-    font = ImageFont.load_default(size=12)
-    words = ImageDraw.Draw(image)
-    if len(kitchen.boards) > 1:  # numbered as in the observation
-        for number, cell in enumerate(kitchen.boards):
-            row, column = kitchen.position(cell)
-            words.text((column * TILE + 3, row * TILE + 1), str(number + 1), fill=INK, font=font)
-    for cook, cell in enumerate(sim.cell):
-        if len(sim.cell) > 1:
-            row, column = kitchen.position(cell)
-            words.text((column * TILE + 24, row * TILE + 2), str(cook + 1), fill=INK, font=font, anchor="ma")
-    if not caption:
-        return np.asarray(image)
-    framed = Image.new("RGB", (wide, tall + CAPTION), PAPER)
-    framed.paste(image)
-    pixels = wide - 12
-    while caption and font.getlength(caption) > pixels:
-        caption = caption[:-2].rstrip() + "…"
-    ImageDraw.Draw(framed).text((6, tall + 4), caption, fill=INK, font=font)
-    return np.asarray(framed)
+        self.rows, self.columns = rows, columns
+        self._image = Image.new("RGB", (columns * TILE * FINE, rows * TILE * FINE), PAPER)
+        self._draw = ImageDraw.Draw(self._image)
+
+    def pen(self, cell: int) -> Pen:
+        """Returns a pen that draws in one cell."""
+        row, column = divmod(cell, self.columns)
+        return Pen(self._draw, column * TILE * FINE, row * TILE * FINE)
+
+    def reduced(self) -> Image.Image:
+        """Returns the picture in its final size."""
+        return self._image.reduce(FINE)
+
+    def shade(self, image: Image.Image, is_dark: Sequence[bool]) -> None:
+        """Darkens some cells of the reduced picture."""
+        from PIL import Image
+
+        mask = Image.new("L", (self.columns, self.rows))
+        mask.putdata([70 if dark else 0 for dark in is_dark])
+        image.paste("#241c14", mask=mask.resize(image.size, Image.Resampling.NEAREST))
+
+    def write(self, image: Image.Image, position: tuple[int, int], text: str, anchor: str = "la") -> None:
+        """Writes a short text on the reduced picture."""
+        from PIL import ImageDraw, ImageFont
+
+        ImageDraw.Draw(image).text(position, text, fill=INK, font=ImageFont.load_default(size=12), anchor=anchor)
+
+    def framed(self, image: Image.Image, caption: str) -> npt.NDArray[np.uint8]:
+        """Returns the reduced picture with a caption below it, [rows * 48 + 22, columns * 48, 3]."""
+        from PIL import Image, ImageFont
+
+        wide, tall = image.size
+        framed = Image.new("RGB", (wide, tall + CAPTION), PAPER)
+        framed.paste(image)
+        font = ImageFont.load_default(size=12)
+        while caption and font.getlength(caption) > wide - 12:
+            caption = caption[:-2].rstrip() + "…"
+        self.write(framed, (6, tall + 4), caption)
+        return np.asarray(framed)
 
 
 class Pen:
@@ -82,11 +83,6 @@ class Pen:
 
     def __init__(self, pen: ImageDraw.ImageDraw, left: int = 0, top: int = 0) -> None:
         self.pen, self.left, self.top = pen, left, top
-
-    def at(self, kitchen: Kitchen, cell: int) -> Pen:
-        """Returns the pen of one cell."""
-        row, column = kitchen.position(cell)
-        return Pen(self.pen, column * TILE * FINE, row * TILE * FINE)
 
     def _points(self, *numbers: float) -> list[float]:
         return [(self.top if i % 2 else self.left) + n * TILE * FINE for i, n in enumerate(numbers)]
@@ -108,39 +104,6 @@ class Pen:
         self.pen.polygon(self._points(*points), fill)
 
 
-@lru_cache(maxsize=2)
-def _ground(kitchen: Kitchen) -> Image.Image:
-    """Draws floor and counters of a kitchen, FINE times as large as the picture."""
-    from PIL import Image, ImageDraw
-
-    large = Image.new("RGB", (kitchen.n_columns * TILE * FINE, kitchen.n_rows * TILE * FINE), PAPER)
-    pen = Pen(ImageDraw.Draw(large))
-    for cell in range(len(kitchen.kind)):
-        _draw_ground(kitchen, pen, cell)
-    return large
-
-
-def _draw_ground(kitchen: Kitchen, pen: Pen, cell: int) -> None:
-    kind, (row, column) = kitchen.kind[cell], kitchen.position(cell)
-    pen = pen.at(kitchen, cell)
-    if kind == FLOOR:
-        pen.box(0, 0, 1, 1, FLOORS[(row + column) % 2])
-        return
-    pen.box(0, 0, 1, 1, COUNTER_EDGE)
-    pen.box(0.02, 0.02, 0.98, 0.94, DELIVERY_TOP if kind == DELIVERY else COUNTER_TOP, corner=0.06)
-    if kind == BOARD:
-        pen.box(0.1, 0.16, 0.9, 0.82, PLANK, PLANK_EDGE, corner=0.1)
-        pen.disc(0.82, 0.24, 0.03, 0.03, COUNTER_EDGE)
-    elif kind == DELIVERY:
-        pen.shape(0.2, 0.4, 0.5, 0.4, 0.5, 0.22, 0.82, 0.49, 0.5, 0.76, 0.5, 0.58, 0.2, 0.58, fill="#ffffff")
-
-
-def _draw_cook(sim: Simulation, pen: Pen, cook: int) -> None:
-    draw_body(pen, COOKS[cook])
-    if sim.hand[cook] >= 0:
-        _draw_thing(sim, pen, sim.hand[cook], 0.5, 0.76, 0.2)
-
-
 def draw_body(pen: Pen, colour: str) -> None:
     """Draws a cook."""
     pen.disc(0.5, 0.56, 0.36, 0.34, colour, INK)
@@ -150,17 +113,15 @@ def draw_body(pen: Pen, colour: str) -> None:
     pen.box(0.34, 0.2, 0.66, 0.36, "#ffffff", corner=0.04)
 
 
-def _draw_thing(sim: Simulation, pen: Pen, thing: int, x: float, y: float, size: float) -> None:
-    if thing < sim.n_foods:
-        _draw_food(sim, pen, thing, x, y, size)
-        return
+def draw_dish(pen: Pen, x: float, y: float, size: float) -> None:
+    """Draws an empty bowl or dish."""
     pen.disc(x, y, size * 1.1, size * 1.1, "#ffffff", INK)
     pen.disc(x, y, size * 0.85, size * 0.85, "#e4e2dd")
-    foods = sim.contents[thing - sim.n_foods]
-    for i, food in enumerate(foods):
-        turn = 2 * np.pi * i / len(foods)
-        away = size * 0.4 if len(foods) > 1 else 0.0
-        draw_slices(pen, FOOD[sim.kitchen.foods[food]], x + away * np.sin(turn), y - away * np.cos(turn), size * 0.55)
+
+
+def draw_arrow(pen: Pen) -> None:
+    """Draws the arrow that marks where orders are served."""
+    pen.shape(0.2, 0.4, 0.5, 0.4, 0.5, 0.22, 0.82, 0.49, 0.5, 0.76, 0.5, 0.58, 0.2, 0.58, fill="#ffffff")
 
 
 def draw_slices(pen: Pen, colour: str, x: float, y: float, size: float) -> None:
@@ -168,17 +129,6 @@ def draw_slices(pen: Pen, colour: str, x: float, y: float, size: float) -> None:
     for dx, dy in ((-0.5, 0.4), (0.5, 0.4), (0.0, -0.45)):
         pen.disc(x + dx * size, y + dy * size, size * 0.48, size * 0.48, colour, INK)
         pen.disc(x + dx * size, y + dy * size, size * 0.2, size * 0.2, "#fff6e0")
-
-
-def _draw_food(sim: Simulation, pen: Pen, food: int, x: float, y: float, size: float) -> None:
-    name = sim.kitchen.foods[food]
-    if sim.is_chopped(food):
-        draw_slices(pen, FOOD[name], x, y, size)
-        return
-    draw_raw(pen, name, x, y, size)
-    for done in range(sim.chops[food]):
-        left = x - size + done * 2 * size / CHOPS
-        pen.box(left, y + size * 1.15, left + 1.7 * size / CHOPS, y + size * 1.4, LEAF)
 
 
 def draw_raw(pen: Pen, name: str, x: float, y: float, size: float) -> None:
@@ -208,33 +158,3 @@ def draw_raw(pen: Pen, name: str, x: float, y: float, size: float) -> None:
 def _draw_leaves(pen: Pen, x: float, y: float, size: float) -> None:
     for aside in (-0.45, 0.0, 0.45):
         pen.shape(x - 0.12 * size, y, x + 0.12 * size, y, x + aside * size, y - 0.5 * size, fill=LEAF)
-
-
-def write(sim: Simulation) -> str:
-    """Returns the kitchen as text in the symbols of kitchens.toml.
-
-    Chopped food is a capital letter, a cook a digit; lines below the map list what cooks carry and bowls hold.
-    """
-    kitchen, letters = sim.kitchen, all_foods()
-    ground = {FLOOR: ".", COUNTER: "#", BOARD: "k", DELIVERY: "d"}
-    glyphs = [ground[kind] for kind in kitchen.kind]
-
-    def letter(thing: int) -> str:
-        if thing >= sim.n_foods:
-            return "B" if sim.contents[thing - sim.n_foods] else "b"
-        return letters[kitchen.foods[thing]].upper() if sim.is_chopped(thing) else letters[kitchen.foods[thing]]
-
-    for cell, thing in enumerate(sim.lying):
-        if thing >= 0:
-            glyphs[cell] = letter(thing)
-    for cook, cell in enumerate(sim.cell):
-        glyphs[cell] = str(cook + 1)
-    wide = kitchen.n_columns
-    rows = ["".join(glyphs[start : start + wide]) for start in range(0, len(glyphs), wide)]
-    for cook, thing in enumerate(sim.hand):
-        if thing >= 0:
-            rows.append(f"{cook + 1} carries {letter(thing)}")
-    for bowl, foods in enumerate(sim.contents):
-        if foods:
-            rows.append(f"bowl {bowl + 1} holds {', '.join(kitchen.foods[food] for food in foods)}")
-    return "\n".join(rows)

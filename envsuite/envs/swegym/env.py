@@ -37,13 +37,13 @@ import numpy as np
 from envsuite.core import TextEnv
 from envsuite.envs.swegym import edits, instances, preflight
 from envsuite.envs.swegym.expert import plan
-from envsuite.envs.swegym.generated import issues, statement, suite, tasks
-from envsuite.envs.swegym.grading import refused, worth
+from envsuite.envs.swegym.judge import suite
+from envsuite.envs.swegym.judge.grading import refused, worth
 from envsuite.envs.swegym.knobs import KNOBS
-from envsuite.envs.swegym.larger import issue
-from envsuite.envs.swegym.larger.library import kind_of
 from envsuite.envs.swegym.menu import LADDER, MINED_LADDER
-from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
+from envsuite.envs.swegym.planted import tasks
+from envsuite.envs.swegym.planted.problem import PlantedProblem
+from envsuite.envs.swegym.problems import RepairProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.workspace import SHOWN, CommandReply, Workspace
 from envsuite.errors import DataError, UsageError
@@ -88,7 +88,7 @@ class SWEGym(TextEnv):
     def levels_of(cls, settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if settings["mined"]:
             return MINED_LADDER
-        return {} if settings["larger"] or settings["published"] or settings["records"] else cls.levels
+        return {} if settings["published"] or settings["records"] else cls.levels
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -103,8 +103,8 @@ class SWEGym(TextEnv):
             raise UsageError(f"No SWE-Gym task fits these knobs: {instances.why_none(vars(settings))}")
         if settings.records:
             known = instances.published_in(settings.records, settings.data_split)
-            for record, recipe in (known[name] for name in self.panel.games):
-                published.check(record, recipe, self.driver, settings.build)
+            for record, setup in (known[name] for name in self.panel.games):
+                published.check(record, setup, self.driver, settings.build)
         self.limits = Limits(
             seconds=settings.command_seconds,
             memory_mb=settings.memory_mb,
@@ -172,23 +172,17 @@ class SWEGym(TextEnv):
     def _open(self, name: str) -> RepairProblem:
         settings = self.settings
         if bug := instances.recorded(name, vars(settings)):
-            record, recipe, text = bug
-            problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
+            record, setup, text = bug
+            problem = published.PublishedProblem(record, setup, self.driver, settings.build)
             problem.statement = text
             preflight.require_gold(problem, settings.grade_seconds)
             return problem
-        task = instances.generated(vars(settings))[name]
+        task = instances.generated_in(settings.tasks)[name]
         lease = Lease(suite.spec(task.package.needs), self.driver)  # keeps the judge warm between problems
         if self._lease is not None:
             self._lease.close()
         self._lease = lease
-        hidden = settings.tests == "hidden"
-        if settings.larger:
-            larger = GeneratedProblem(task, settings.statement, hidden, self.driver, issue.write)
-            larger.kind = kind_of(task.bugs)
-            return larger
-        write = issues.write if settings.wording else statement.write
-        return GeneratedProblem(task, settings.statement, hidden, self.driver, write)
+        return PlantedProblem(task, settings.statement, settings.tests == "hidden", self.driver)
 
     def _act(self, command: str) -> Outcome:
         action = edits.parse(command)
@@ -314,7 +308,7 @@ class SWEGym(TextEnv):
     def labels(self) -> dict[str, str]:
         assert self._problem is not None
         labels = self._labels(self._problem.instance_id, self._problem.kind)
-        if isinstance(self._problem, GeneratedProblem):
+        if isinstance(self._problem, PlantedProblem):
             labels["package"] = self._problem.package.name
             labels["bugs"] = str(len(self._problem.task.bugs))
         return labels

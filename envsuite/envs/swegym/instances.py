@@ -10,9 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from envsuite.envs.swegym.generated import packages, tasks
-from envsuite.envs.swegym.larger.library import kind_of, larger_tasks
-from envsuite.envs.swegym.mined.library import MinedTask, mined_tasks
+from envsuite.envs.swegym.mined.tasks import MinedTask, mined_tasks
+from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.published.records import Record
 from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
@@ -27,10 +26,10 @@ def panel(**settings: Any) -> Panel:
     """
     only = set(settings["instances"])
     named, deny = _denied(settings["deny"])
-    if sum(bool(settings[name]) for name in ("records", "tasks", "mined", "larger")) > 1:
+    if sum(bool(settings[name]) for name in ("records", "tasks", "mined")) > 1:
         raise UsageError(
-            "Published records, a folder of tasks, mined tasks and larger tasks are played one at a time: set only one "
-            "of `records`, `tasks`, `mined` and `larger`."
+            "Published records, a folder of tasks and mined tasks are played one at a time: set only one of `records`, "
+            "`tasks` and `mined`."
         )
     if settings["published"] and not settings["records"]:
         raise MissingData(
@@ -48,8 +47,7 @@ def panel(**settings: Any) -> Panel:
     else:
         fitting = _fitting(settings)
         rows = [(task.package.name, task.instance_id, task.instance_id) for task in fitting]
-        kinds = [f"larger-{'-'.join(settings['larger'])}"] if settings["larger"] else []
-        name = "/".join(["swegym", *Path(settings["tasks"]).parts[-1:], *kinds, settings["split"]])
+        name = "/".join(["swegym", *Path(settings["tasks"]).parts[-1:], settings["split"]])
     if missing := (only | named) - {row[1] for row in rows}:
         raise UsageError(
             f"There is no instance {min(missing)!r} among these {len(rows)}, nor a file of that name: "
@@ -62,7 +60,7 @@ def why_none(settings: dict[str, Any]) -> str:
     """Returns advice for settings that no instance fits."""
     if settings["mined"]:
         return "allow another level, more packages, another number of files, or split=all."
-    splits = {task.package.split for task in generated(settings).values()}
+    splits = {task.package.split for task in generated_in(settings["tasks"]).values()}
     if settings["tasks"] and settings["split"] not in ("all", *splits):
         names = " and ".join(sorted(splits))
         return f"the packages in {settings['tasks']} belong to the split {names}: set split=all."
@@ -101,35 +99,28 @@ def facts(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def generated(settings: dict[str, Any]) -> dict[str, tasks.GeneratedTask]:
-    """Returns the generated tasks that these settings choose from, by id: larger ones, those in a
-    folder, or the shipped ones. Raises DataError.
-    """
-    if not settings["larger"]:
-        return generated_in(settings["tasks"])
-    return {name: task for name, task in larger_tasks().items() if kind_of(task.bugs) in settings["larger"]}
-
-
 @lru_cache(maxsize=4)
-def generated_in(folder: str) -> dict[str, tasks.GeneratedTask]:
+def generated_in(folder: str) -> dict[str, tasks.PlantedTask]:
     """Returns the generated tasks in a folder, or for '' the shipped ones, by id. Raises DataError."""
-    return {task.instance_id: task for task in tasks.manifest(Path(folder).expanduser() if folder else None)}
+    return {
+        task.instance_id: task for task in tasks.manifest(Path(folder).expanduser() if folder else packages.SHIPPED)
+    }
 
 
 @lru_cache(maxsize=4)
 def published_in(source: str, split: str = "") -> dict[str, Any]:
-    """Returns (record, recipe) of each published instance of a source, by id. Raises DataError."""
+    """Returns (record, setup) of each published instance of a source, by id. Raises DataError."""
     return published.find(source, split)
 
 
 def recorded(name: str, settings: dict[str, Any]) -> tuple[Record, dict[str, Any] | None, str] | None:
-    """Returns record, recipe and issue text of a mined or published instance; None for a generated one."""
+    """Returns record, setup and issue text of a mined or published instance; None for a generated one."""
     if settings["mined"]:
         task = mined_tasks()[name]
-        return task.record, task.recipe, task.statement(settings["statement"])
+        return task.record, task.setup, task.statement(settings["statement"])
     if settings["records"]:
-        record, recipe = published_in(settings["records"], settings["data_split"])[name]
-        return record, recipe, record.problem_statement
+        record, setup = published_in(settings["records"], settings["data_split"])[name]
+        return record, setup, record.problem_statement
     return None
 
 
@@ -140,7 +131,7 @@ def _mined(settings: dict[str, Any]) -> list[MinedTask]:
     if wrong := [name for name in settings["package"] if name not in known]:
         raise UsageError(
             f"There are no mined tasks of the package {wrong[0]!r}, only of {', '.join(known)}."
-            f"{did_you_mean(wrong[0], known)} For other packages: `envsuite-swe mine NAME -o FOLDER`, then "
+            f"{did_you_mean(wrong[0], known)} For other packages: `envsuite swe mine NAME -o FOLDER`, then "
             "records=FOLDER/records.jsonl."
         )
     return [
@@ -153,20 +144,20 @@ def _mined(settings: dict[str, Any]) -> list[MinedTask]:
     ]
 
 
-def _fitting(settings: dict[str, Any]) -> list[tasks.GeneratedTask]:
+def _fitting(settings: dict[str, Any]) -> list[tasks.PlantedTask]:
     """Returns the generated tasks that fit. Raises UsageError for a package without tasks."""
-    listed = generated(settings).values()
+    listed = generated_in(settings["tasks"]).values()
     known = dict.fromkeys(task.package.name for task in listed)
     if wrong := [name for name in settings["package"] if name not in known]:
         raise UsageError(
             f"There are no tasks of the package {wrong[0]!r} here, only of {', '.join(known)}."
             f"{did_you_mean(wrong[0], known)} For other packages generate tasks: "
-            "`python -m envsuite.envs.swegym.generated.build FOLDER -p NAME`, then tasks=FOLDER."
+            "`envsuite swe build NAME -o FOLDER`, then tasks=FOLDER."
         )
     return [task for task in listed if _fits(task, settings)]
 
 
-def _fits(task: tasks.GeneratedTask, settings: dict[str, Any]) -> bool:
+def _fits(task: tasks.PlantedTask, settings: dict[str, Any]) -> bool:
     return (
         (not settings["package"] or task.package.name in settings["package"])
         and settings["split"] in ("all", task.package.split)
@@ -179,7 +170,7 @@ def _fits(task: tasks.GeneratedTask, settings: dict[str, Any]) -> bool:
 
 def _denied(entries: Sequence[str]) -> tuple[set[str], set[str]]:
     """Returns ids, and the ids in files among `given`: one per line, reasons after `#` (written by
-    `envsuite-check --gold`).
+    `envsuite check --gold`).
     """
     named: set[str] = set()
     from_files: set[str] = set()

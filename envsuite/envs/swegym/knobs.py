@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from envsuite.envs.swegym.generated.statement import DETAILS
-from envsuite.envs.swegym.larger.library import KINDS
-from envsuite.envs.swegym.mined.library import LEVELS
+from envsuite.envs.swegym.mined.tasks import LEVELS
+from envsuite.envs.swegym.planted.issues import DETAILS
 from envsuite.sandbox import drivers
 from envsuite.types import Knob
 
@@ -18,9 +17,8 @@ KNOBS = (
         "level of mined tasks, by the size of the patch, instead of generated tasks",
         choices=("", *LEVELS, "all"),
     ),
-    Knob("larger", (), "kinds of larger generated tasks, instead of those with small bugs", choices=KINDS),
     Knob("published", False, "play published records only, those that `records` names"),
-    Knob("build", False, "docker: build a record's recipe into an image instead of mounting it", trusted_only=True),
+    Knob("build", False, "docker: build a record's setup into an image instead of mounting it", trusted_only=True),
     Knob("instances", (), "only these instances, by id", trusted_only=False),
     Knob("deny", (), "instances to exclude, by id, or a file of ids: broken or flaky ones"),
     Knob("tasks", "", "folder of generated tasks, instead of the shipped ones"),
@@ -31,13 +29,6 @@ KNOBS = (
     Knob("hops", 1, "least number of functions from a failing test to the nearest bug", low=1, high=10),
     Knob("size", 0, "largest number of lines of code of the package; 0: any", low=0),
     Knob("statement", "symptom", "level of detail of the issue", choices=DETAILS),
-    Knob(
-        "wording",
-        0,
-        "version of the issue's text: 1 quotes whole statements and tells got and expected apart",
-        low=0,
-        high=1,
-    ),
     Knob(
         "tests",
         "visible",

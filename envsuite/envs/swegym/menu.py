@@ -1,6 +1,4 @@
-"""Tasks of SWE-Gym: generated tasks by difficulty and their train splits, compounds of three bugs,
-larger bugs and missing features, mined tasks, published records.
-"""
+"""Tasks of SWE-Gym: planted bugs by difficulty and their train splits, mined bugs, published records."""
 
 from typing import Any
 
@@ -11,14 +9,6 @@ ENTRY = "envsuite.envs.swegym.env:SWEGym"
 PANEL = "envsuite.envs.swegym.instances:panel"
 EXTRA = "swegym"
 
-LARGER: dict[str, dict[str, Any]] = {
-    "larger": {"larger": ("compound", "branch", "refactoring"), "tests": "hidden"},
-    "feature": {"larger": ("feature",)},
-}
-LARGER_SUMMARIES = {
-    "larger": "two to four independent bugs, a lost branch or a wrong refactoring; failing tests held out",
-    "feature": "a function or method is missing; the issue tells what it must do, its tests are the specification",
-}
 LADDER: dict[str, dict[str, Any]] = {
     "easy": {"bugs": 1, "statement": "full"},
     "medium": {"bugs": 1, "statement": "symptom"},
@@ -40,16 +30,12 @@ MINED_LADDER: dict[str, dict[str, Any]] = {
 }
 
 
-def _add(
-    name: str, summary: str, level: str = "", splits: dict[str, str] | None = None, version: int = 0, **knobs: Any
-) -> None:
-    """Registers a task; version 1 has the issue texts of version 1."""
-    wording = {"wording": version} if version else {}
+def _add(name: str, summary: str, level: str = "", splits: dict[str, str] | None = None, **knobs: Any) -> None:
     register(
         Task(
-            f"SWEGym-{name}-v{version}",
+            f"SWEGym-{name}-v0",
             ENTRY,
-            kwargs={**knobs, **wording},
+            kwargs=knobs,
             split_ids=splits or {},
             panel=PANEL,
             requires=EXTRA,
@@ -62,25 +48,16 @@ def _add(
 register_family(
     Family(
         "swegym",
-        default="SWEGym-medium-v1",
+        default="SWEGym-medium-v0",
         summary="repair a repository with a shell until its tests pass",
         requires=EXTRA,
         paper="SWE-Gym (Pan et al., 2025), SWE-bench (Jimenez et al., 2024), SWE-smith (Yang et al., 2025)",
     )
 )
-for _version in (0, 1):
-    _known = f", issues of version {_version}" if _version else ""
-    for _level, _knobs in LADDER.items():
-        _ids = {"test": f"SWEGym-{_level}-v{_version}", "train": f"SWEGym-{_level}-train-v{_version}"}
-        _text = f"{SUMMARIES[_level]}{_known}"
-        _add(_level, _text, _level, _ids, _version, **_knobs)
-        _add(f"{_level}-train", f"{_text}; the packages to train on", "", _ids, _version, **_knobs, split="train")
-    _add("b3", f"three bugs, each of them needed{_known}", version=_version, bugs=3, split="all")
-_ids = {"test": "SWEGym-larger-v0", "train": "SWEGym-larger-train-v0"}
-_text, _knobs = LARGER_SUMMARIES["larger"], LARGER["larger"]
-_add("larger", _text, "larger", _ids, **_knobs, statement="symptom")
-_add("larger-train", f"{_text}; the packages to train on", "", _ids, **_knobs, statement="symptom", split="train")
-_add("feature", LARGER_SUMMARIES["feature"], "feature", **LARGER["feature"], statement="symptom", split="all")
+for _level, _knobs in LADDER.items():
+    _ids = {"test": f"SWEGym-{_level}-v0", "train": f"SWEGym-{_level}-train-v0"}
+    _add(_level, SUMMARIES[_level], _level, _ids, **_knobs)
+    _add(f"{_level}-train", f"{SUMMARIES[_level]}; the packages to train on", "", _ids, **_knobs, split="train")
 for _level, _knobs in MINED_LADDER.items():
     _add(f"mined-{_level}", MINED[_level], split="all", **_knobs)
 _add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all", published=True)

@@ -2,11 +2,11 @@
 
 A record whose tests do not run here, or whose gold patch fails here, says nothing about a player.
 `require_gold` raises EngineFailure for it, so its episodes are broken and never scored. Verdicts
-are cached by record, recipe, driver and interpreter; timeouts are not, because a busy machine
+are cached by record, setup, driver and interpreter; timeouts are not, because a busy machine
 causes them too.
 
 A verdict also holds how the failing tests fail before the change, for `sabotage`, and whether the gold
-patch passes with the plugin that seals pytest (`seal`) and in a fork (`forked`). If it does not, as in
+patch passes with the plugin that seals pytest (`seal`) and in a fork (`phases`). If it does not, as in
 repositories that change pytest themselves or start threads when they are imported, the record is judged without.
 """
 
@@ -17,9 +17,9 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
-from envsuite.envs.swegym.grading import Report, between_markers
+from envsuite.envs.swegym.judge.grading import Report, between_markers
+from envsuite.envs.swegym.judge.sabotage import Failure
 from envsuite.envs.swegym.published.sealing import messages
-from envsuite.envs.swegym.sabotage import Failure
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def require_gold(problem: PublishedProblem, seconds: float) -> None:
     if reason := gold_failure(problem, seconds):
         raise EngineFailure(
             f"{problem.instance_id} cannot be graded here: {reason} Exclude it with --set deny={problem.instance_id}, "
-            "or fix its recipe."
+            "or fix its setup."
         )
 
 
@@ -109,8 +109,8 @@ def _failure(problem: PublishedProblem, report: Report, seconds: float) -> str:
 
 
 def _key(problem: PublishedProblem) -> str:
-    content: list[Any] = [JUDGE, problem.record.plain(), problem.recipe, problem.driver, problem.place.image]
-    content.append(problem.place.environment)
+    content: list[Any] = [JUDGE, problem.record.plain(), problem.setup, problem.driver, problem.installation.image]
+    content.append(problem.installation.environment)
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 

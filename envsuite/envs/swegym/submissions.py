@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from envsuite.envs.swegym import instances, preflight
-from envsuite.envs.swegym.generated import suite
-from envsuite.envs.swegym.grading import Report, refused
-from envsuite.envs.swegym.larger.library import larger_tasks
+from envsuite.envs.swegym.judge import suite
+from envsuite.envs.swegym.judge.grading import Report, refused
 from envsuite.envs.swegym.patches import apply_patch
-from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
+from envsuite.envs.swegym.planted.problem import PlantedProblem
+from envsuite.envs.swegym.problems import RepairProblem
 from envsuite.envs.swegym.published.problem import PublishedProblem
 from envsuite.errors import DataError, EngineFailure, UsageError, did_you_mean
 from envsuite.sandbox import drivers
@@ -67,8 +67,6 @@ class PatchGrader:
         self._instances: Mapping[str, Any] = (
             instances.published_in(records, data_split) if records else instances.generated_in(tasks)
         )
-        if not records and not tasks:
-            self._instances = {**self._instances, **larger_tasks()}
         self.ids = tuple(self._instances)
         self._leases: dict[tuple[str, ...], Lease] = {}
         self._lock = threading.Lock()
@@ -128,9 +126,9 @@ class PatchGrader:
             with self._lock:  # keeps the judge warm between problems
                 if needs not in self._leases:
                     self._leases[needs] = Lease(suite.spec(needs), self.driver)
-            return GeneratedProblem(instance, "nothing", False, self.driver)
-        record, recipe = instance
-        problem = PublishedProblem(record, recipe, self.driver, self.build)
+            return PlantedProblem(instance, "nothing", False, self.driver)
+        record, setup = instance
+        problem = PublishedProblem(record, setup, self.driver, self.build)
         if reason := preflight.gold_failure(problem, self.seconds):
             raise EngineFailure(f"{instance_id} cannot be graded here: {reason}")
         return problem

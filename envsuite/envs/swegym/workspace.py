@@ -39,6 +39,7 @@ _WRITE = (
 _ENDINGS = {
     Fate.TIMEOUT: "The command was ended: it took longer than {seconds:g} seconds.",
     Fate.MEMORY: "The command was ended: it took more than {memory_mb} MB of memory.",
+    Fate.PROCESSES: "The command was ended: it started more than {processes} processes.",
     Fate.OUTPUT: "The command was ended: it would not stop printing.",
     Fate.DISK: "The command was ended: the disk quota of {disk_mb} MB is used up.",
 }

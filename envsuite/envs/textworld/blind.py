@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envsuite.envs.textworld.blind_scripts import LONG_SCRIPTS, SHORT_SCRIPTS
+from envsuite.envs.textworld.blind_scripts import SCRIPTS
 
 _MOVE = re.compile(
     r".*\b(?:go|venture|travel|move|head|walk|trip|run|east|west|north|south)\b.*?\b(north|south|east|west)\b.*",
@@ -51,26 +51,22 @@ def blind_commands(objective: str) -> list[str]:
     return commands or ["look"]
 
 
-def brief_goal_commands(objective: str, turns: int = 12) -> list[str]:
-    """Returns a script for an objective that names the last command of a quest only.
+def brief_goal_commands(objective: str, turns: int) -> list[str]:
+    """Returns the longest script of `turns` commands for an objective that names the last command of a quest only.
 
     The script takes what is in reach, opens the containers that most often hold what is needed, and tries the last
-    command. With `turns` for a script of larger houses, it is the longest of these that fits.
+    command. For fewer turns than the shortest script has, it is the shortest.
     """
     goal = brief_goal(objective)
     if goal is None:
         return blind_commands(objective)
     kind, names = goal
-    fitting = [length for length in LONG_SCRIPTS if length <= turns]
-    if fitting:
-        return fill_script(LONG_SCRIPTS[max(fitting)][goal_group(kind, names)], kind, names)
-    if kind == "insert" and _is_lockable(names["place"]):
-        kind = "insert into a lockable container"
-    return fill_script(SHORT_SCRIPTS[kind], kind, names)
+    length = max((length for length in SCRIPTS if length <= turns), default=min(SCRIPTS))
+    return fill_script(SCRIPTS[length][goal_group(kind, names)], kind, names)
 
 
 def goal_group(kind: str, names: dict[str, str]) -> str:
-    """Returns the group of goals whose script in `LONG_SCRIPTS` serves a goal: thing, place, lock or unlock with."""
+    """Returns the group of goals whose script in `SCRIPTS` serves a goal: thing, place, lock or unlock with."""
     if kind in ("insert", "take") and _is_lockable(names["place"]):
         return "place"
     return _GROUPS.get(kind, "thing")
@@ -136,4 +132,4 @@ _GROUPS = {
     "lock with": "lock",
     "unlock with": "unlock with",
 }
-"""Groups of goals that share a script of `LONG_SCRIPTS`; other goals belong to "thing"."""
+"""Groups of goals that share a script of `SCRIPTS`; other goals belong to "thing"."""

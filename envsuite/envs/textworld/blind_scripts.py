@@ -7,60 +7,7 @@ missing name (`open`, `unlock box`) as the only thing that fits; and a word of a
 
 from __future__ import annotations
 
-SHORT_SCRIPTS = {
-    "put": (
-        "open; unlock chest; unlock safe; go west; go north; take all but me; "
-        "go south; go east; open safe; open chest; take {thing}; put {thing} on {place}"
-    ),
-    "insert": (
-        "go west; go north; take all but me; go east; go south; open cabinet; "
-        "open suitcase; unlock box; open box; open trunk; take {thing}; insert {thing} into {place}"
-    ),
-    "insert into a lockable container": (
-        "go west; go north; take all but me; go east; go south; take all but me; "
-        "unlock {place} with latchkey; unlock {place} with key; unlock {place} with keycard; unlock {place} with "
-        "passkey; open {place}; insert {thing} into {place}"
-    ),
-    "take": (
-        "take all but me; unlock {place}; unlock {place} with key; unlock {place} with keycard; "
-        "unlock {place} with latchkey; unlock {place} with passkey; open {place}; take {thing}"
-    ),
-    "drop": (
-        "unlock box; go west; go north; take all but me; go south; go east; "
-        "open; open box; unlock safe; open safe; take {thing}; drop {thing}"
-    ),
-    "eat": (
-        "unlock chest; go west; go north; take all but me; go east; go south; "
-        "unlock safe; open; open safe; open chest; take all but me; eat {thing}"
-    ),
-    "open": (
-        "take all but me; go south; go east; take all but me; open; unlock {place} with passkey; "
-        "take keycard; unlock {place} with key; unlock {place} with latchkey; unlock {place} with keycard; take "
-        "all but me; open {place}"
-    ),
-    "unlock with": (
-        "open; go north; go west; take all but me; go east; go south; "
-        "open cabinet; open dresser; open case; open chest; take {key}; unlock {place} with {key}"
-    ),
-    "lock with": (
-        "go north; go west; take all but me; go south; go east; unlock locker; "
-        "unlock chest with keycard; open locker; open chest; close {place}; take {key}; lock {place} with {key}"
-    ),
-    "close": "close {place}",
-    "unlock": (
-        "go north; go west; open; take all but me; go south; open chest; "
-        "take all but me; go east; unlock {place} with passkey; unlock {place} with keycard; unlock {place} with "
-        "latchkey; unlock {place} with key"
-    ),
-    "lock": (
-        "go west; go north; open; take all but me; go east; go south; "
-        "lock {place} with passkey; open safe; lock {place} with key; close {place}; lock {place}; lock {place} "
-        "with latchkey"
-    ),
-}
-"""Scripts of at most twelve commands, the turns of TextWorld-easy-v2, by the kind of the last command."""
-
-LONG_SCRIPTS = {
+SCRIPTS = {
     16: {
         "thing": (
             "take all but me; go west; go south; take all but me; unlock locker with key; unlock safe with "
@@ -152,7 +99,7 @@ LONG_SCRIPTS = {
         ),
     },
 }
-"""Scripts for larger houses, by turns (16: TextWorld-easy-v3, 24: -medium-v2, 50: -hard-v2) and group of goals.
+"""Scripts by turns (16: TextWorld-easy-v0, 24: -medium-v0, 50: -hard-v0) and group of goals.
 
 They were fitted to seeds 50,001 to 51,500 of each level, by simulated annealing in a simulator of the parser. Neither
 program is in the repository; benchmarks/textworld_blind.py compares the scripts with random changes of them. Commands

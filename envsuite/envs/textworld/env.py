@@ -17,8 +17,7 @@ Practitioner's Guide), `cooking` (First TextWorld Problems), `treasure_hunter` a
 rooms, longer quests, more distractors and higher levels.
 
 Seeds are TextWorld's own: seed 17 of `TextWorld-w2-o3-q4-v0` is `tw-make custom --world-size 2
---nb-objects 3 --quest-length 4 --seed 17`. With `split_by=structure` (version 1 of the tasks
-and later) a seed below 40,000 stands for a test game, below 50,000 for a validation game, and others
+--nb-objects 3 --quest-length 4 --seed 17`. With `split_by=structure` (the levels) a seed below 40,000 stands for a test game, below 50,000 for a validation game, and others
 for training games, and games of different splits never share a structure (`structure.py`). Games come from the
 cache or are generated on reset.
 """
@@ -40,9 +39,9 @@ from envsuite.envs.textworld.games import (
     GameSpec,
     check_settings,
     game_spec,
-    structure_facts,
     textworld_version,
 )
+from envsuite.envs.textworld.menu import LEVELS
 from envsuite.envs.textworld.native.game import NativeGame, load_native
 from envsuite.envs.textworld.observation import STYLES, opening_text
 from envsuite.envs.textworld.story_files import SUFFIXES, check_story
@@ -152,11 +151,7 @@ class TextWorld(TextEnv):
         TURNS_LEFT,
     )
     ranges = {"score": (0.0, 1.0)}
-    levels = {
-        "easy": {"world_size": 4, "nb_objects": 6, "quest_length": 7, "goal": "brief", "max_steps": 16},
-        "medium": {"world_size": 4, "nb_objects": 6, "quest_length": 8, "goal": "brief", "max_steps": 24},
-        "hard": {"world_size": 8, "nb_objects": 12, "quest_length": 12, "goal": "brief", "max_steps": 50},
-    }
+    levels = LEVELS
     experts = ("", "policy")
     """'': a shortest plan, or the engine's policy if the game is too large; 'policy': always the
     policy"""
@@ -290,10 +285,6 @@ class TextWorld(TextEnv):
         self._use_interpreter()
         command_from_policy: str | None = self.interpreter.ask("policy", timeout=PLAN_SECONDS)
         return command_from_policy
-
-    @classmethod
-    def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        return {} if settings["game"] else structure_facts(settings)
 
     def blind_script(self) -> list[str]:
         if self.challenge == "custom" and self.settings.goal == "brief":

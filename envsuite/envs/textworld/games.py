@@ -8,7 +8,6 @@ import importlib.metadata
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from envsuite.envs.textworld.structure import split_of_seed
@@ -44,8 +43,7 @@ class GameSpec:
 
     challenge: str
     settings: tuple[tuple[str, Any], ...]
-    """All settings of the challenge, sorted by name; but a custom game's `goal` only if it is not 'detailed',
-    because the cache keys of detailed games are older than the setting."""
+    """all settings of the challenge, sorted by name"""
     seed: int
     split: str = ""
     """The split to which the game's structure belongs. '' if `seed` is TextWorld's own; otherwise
@@ -78,7 +76,7 @@ class GameSpec:
         """Arguments with which textworld's command line makes this game, if it has no split."""
         settings = dict(self.settings)
         if self.challenge == "custom":
-            words = ["custom"] + ["--only-last-action"] * (settings.pop("goal", "detailed") == "brief")
+            words = ["custom"] + ["--only-last-action"] * (settings.pop("goal") == "brief")
         else:
             words = [f"tw-{self.challenge}"]
         if (foods := settings.pop("foods", "all")) != "all":
@@ -104,8 +102,6 @@ def game_spec(challenge: str, settings: Mapping[str, Any], seed: int, split_by: 
             raise BadKnob(f"Challenge {challenge!r} has no setting {name!r}: it has {', '.join(known)}.")
     filled = {name: settings.get(name, default) for name, default in known.items()}
     check_settings(challenge, filled)
-    if challenge == "custom" and filled["goal"] == "detailed":
-        del filled["goal"]
     if not 0 <= seed < MAX_SEED:
         raise BadKnob(f"TextWorld seeds are 0..{MAX_SEED - 1}, not {seed}.")
     split = split_of_seed(seed) if split_by == "structure" else ""
@@ -135,7 +131,7 @@ def check_settings(challenge: str, settings: Mapping[str, Any]) -> None:
 def setting_name(challenge: str, settings: Mapping[str, Any]) -> str:
     """Returns a short name for the settings of a challenge: `w2-o3-q4`, `cooking-r3-t2-g6-open`."""
     if challenge == "custom":
-        brief = "-brief" * (settings.get("goal") == "brief")
+        brief = "-brief" * (settings["goal"] == "brief")
         return f"w{settings['world_size']}-o{settings['nb_objects']}-q{settings['quest_length']}{brief}"
     if challenge == "simple":
         return f"simple-{settings['rewards']}-{settings['goal']}"
@@ -146,40 +142,6 @@ def setting_name(challenge: str, settings: Mapping[str, Any]) -> str:
         parts += [settings["foods"]] * (settings["foods"] != "all")
         return "-".join(parts)
     return f"{challenge}-l{settings['level']}"
-
-
-@functools.cache
-def _structure_counts() -> dict[str, Any]:
-    counts: dict[str, Any] = json.loads(Path(__file__).with_name("structures.json").read_text())
-    return counts
-
-
-def structure_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what difficulty cards state about structures: how many exist, and twins between splits.
-
-    The counts come from benchmarks/textworld_structures.py; {} for settings that it did not count.
-    """
-    name = setting_name(settings["challenge"], settings)
-    if settings["challenge"] == "custom":
-        name = name.removesuffix("-brief")  # the goal changes the objective's text only
-    counts = _structure_counts().get(name)
-    if counts is None:
-        return {}
-    twins = counts["twins"][settings["split_by"]]
-    facts: dict[str, Any] = {
-        "structures": {
-            "counted": counts["structures"],
-            "games": counts["games"],
-            "chance_of_a_new_one": round(counts["seen_once"] / counts["games"], 3),
-        }
-    }
-    if twins["train_games"]:
-        facts["test_games_with_twin_in_train"] = {
-            "twins": twins["test"]["with_twin_in_train"],
-            "test_games": twins["test"]["games"],
-            "train_games": twins["train_games"],
-        }
-    return facts
 
 
 @functools.cache

@@ -119,7 +119,7 @@ def _generate(spec: GameSpec, options: GameOptions) -> Game:
         chaining, length = options.chaining, settings["quest_length"]
         chaining.min_length = chaining.max_length = chaining.max_depth = length
         chaining.min_depth, chaining.min_breadth, chaining.max_breadth = 1, 1, 5  # defaults of the command line
-        options.grammar.only_last_action = settings.get("goal") == "brief"  # no goal: detailed
+        options.grammar.only_last_action = settings["goal"] == "brief"
         return textworld.generator.make_game(options)
     if spec.challenge == "simple":
         settings["test"] = False

@@ -68,6 +68,8 @@ class SandboxRun:
     """True once the zygote has killed its processes"""
     peak: float = 0.0
     """largest memory seen beyond the baseline [bytes]"""
+    counted: bool = False
+    """True if the kernel may not hold the limit on processes"""
     aside: threading.Thread | None = None
     """measures the memory of a crowd"""
     aside_peaks: list[float] = field(default_factory=list)
@@ -143,6 +145,8 @@ class SandboxRun:
                 looked, used = time.monotonic(), time.process_time()
                 if looked >= next_look:
                     pids = descendants()
+                    if self.counted and len(pids) > limits["processes"]:
+                        return "processes"
                     if len(pids) > CROWD:
                         self.excused = False
                         give_way(pids)

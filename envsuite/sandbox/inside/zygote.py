@@ -153,7 +153,9 @@ class Zygote:
         fault = self.read_fault(pipes[FAULT][0])
         guard = self.receive_guard(link, scratch, bool(fault)) if link else None
         folders = [folder for folder in (scratch, self.config["workspace"]) if folder]
-        return SandboxRun(self.channel, child, outputs, folders, baseline, guard, stdin[1] if stdin else None), fault
+        counted = self.config["count_processes"]
+        turns = stdin[1] if stdin else None
+        return SandboxRun(self.channel, child, outputs, folders, baseline, guard, turns, counted=counted), fault
 
     def converse(self, run: SandboxRun) -> dict[str, Any]:
         """Serves the turns of a dialogue; between two turns all its processes are stopped. Returns its fate."""

@@ -1,4 +1,4 @@
-"""envsuite-table crossplay: plays every player with every player on one task, and prints the matrix."""
+"""envsuite table crossplay: plays every player with every player on one task, and prints the matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.escaping import markdown
 from harness import cli
-from harness.cli.common.flags import Parser, add_options, execution, run_request
+from harness.cli.common.flags import add_common, add_options, read_call
 from harness.cli.common.players import Players, play
 from harness.policies import record_name
 from harness.stats.summary import Summary, number, percent
@@ -23,22 +23,22 @@ from harness.suites import crossplay
 from harness.suites.plan import plan
 
 
-def parser() -> Parser:
-    parser = Parser(
-        prog="envsuite-table crossplay",
+def parser() -> cli.CliParser:
+    parser = cli.CliParser(
+        prog="envsuite table crossplay",
         usage="%(prog)s -e ENV -m PLAYER -m PLAYER [options]",
         description="Play every player with every player on one task of several agents, each with a conversation of "
         "its own, and print the mean of every pair with its 95 % interval. The first agent's player is in the rows, "
         "the player of all other agents in the columns. Pairs that were played are not played again.",
-        epilog="Example: envsuite-table crossplay -e suite:overcooked-crossplay -m random -m blind -m greedy -m expert",
+        epilog="Example: envsuite table crossplay -e suite:overcooked-crossplay -m random -m blind -m greedy -m expert",
     )
     parser.add_argument("-e", "--env", required=True, help="one task with several agents, or suite:NAME")
     parser.add_argument(
         "-m", "--model", required=True, action="append", help="any player of envsuite-eval, or greedy; repeatable"
     )
-    parser.add_argument("--metric", default="success", help="success | reward | progression | a metric of the task")
+    add_common(parser, "metric")
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--markdown", action="store_true", help="print Markdown")
+    add_common(group, "markdown")
     group.add_argument("--csv", action="store_true", help="print a line for each pair: mean, bounds, games")
     add_options(parser)
     return parser
@@ -49,28 +49,27 @@ def run(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     players = list(dict.fromkeys(args.model))
-    request = run_request(args, "random")
-    tasks = plan(request, [args.env])
+    call = read_call(args)
+    tasks = plan("random", call.flags, [args.env])
     if len(tasks) != 1:
         raise UsageError(f"Cross-play needs one task, and {args.env} names {len(tasks)}: name one of them.")
     task = tasks[0].config.task
     cls = registry.env_class(task)
     agents = registry.agents(task, {**cls.team_knobs, **tasks[0].config.knobs})
     if agents < 2:
-        more = ", or --set cooks=2" if "cooks" in registry.knob_names(task) else ", as `envsuite-envs overcooked` lists"
+        more = ", or --set cooks=2" if "cooks" in registry.knob_names(task) else ", as `envsuite envs overcooked` lists"
         raise UsageError(f"{task.id} with these knobs has one player: name a task of several agents{more}.")
     names = list(dict.fromkeys(crossplay.teams(players, agents).values()))
-    request = request.replace(team=agents)
-    configs = {name: plan(request.replace(model=name), [args.env])[0].config for name in names}
+    configs = {name: plan(name, call.flags, [args.env], team=agents)[0].config for name in names}
     if args.dry_run:
         for name, config in configs.items():
             print(f"{name}: {cli.plural(len(config.all_episodes()), 'episode')}, {config.folder(args.output_dir)}")
         return 0
-    how = dataclasses.replace(execution(args), resume=True)
+    call = call._replace(execution=dataclasses.replace(call.execution, resume=True))
     summaries: dict[str, Summary] = {}
-    with Players(args) as policies:
+    with Players(call) as policies:
         for name, config in configs.items():
-            _, summary = play(config, name, args, how, policies)
+            _, summary = play(config, name, policies)
             _interval(summary, args.metric)  # an unknown metric is refused before the second pair
             summaries[record_name(name)] = summary
     config = configs[names[0]]

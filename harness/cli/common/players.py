@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import sys
@@ -14,16 +13,28 @@ from rich.console import Console
 
 from envsuite.errors import DataError, UsageError
 from harness import cli
+from harness.cli.common.flags import Call
 from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
-from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import TEAM, find, is_model, make_policy, members, on_server, policy_options, starts_server
+from harness.evaluate import Budget, Execution, RunConfig, Sampling, evaluate
+from harness.policies import (
+    POLICIES,
+    TEAM,
+    find,
+    is_model,
+    make_policy,
+    members,
+    on_server,
+    policy_options,
+    starts_server,
+)
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
 from harness.rollout.activity import Activity
 from harness.servers.pool import SERVERS
+from harness.settings import omissions, spelled
 from harness.stats.summary import Summary
 from harness.types import Policy, Trajectory, WatchesWeights
 
@@ -34,8 +45,8 @@ class Players:
     Keeps one policy per name in memory, and recreates it only when a run needs different settings.
     """
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._args = args
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self._made: dict[str, tuple[dict[str, Any], Policy]] = {}
         self._last_team: tuple[str, dict[str, Policy], Any] = "", {}, None
         self._began, self._used = time.monotonic(), dict[str, Summary]()
@@ -48,7 +59,7 @@ class Players:
         self._used[config.run_id] = summary
 
     def get(self, name: str, config: RunConfig) -> Policy:
-        options = run_options(self._args, config)
+        options = run_options(self.call, config)
         return self._team(name, options) if name.startswith(TEAM) else self._player(name, options)
 
     def _team(self, name: str, options: dict[str, Any]) -> Policy:
@@ -64,7 +75,7 @@ class Players:
         if name in self._made and self._made[name][0] != options:
             self._made.pop(name)[1].close()
         if name not in self._made:
-            self._made[name] = options, _load(name, options, self._args)
+            self._made[name] = options, _load(name, options, self.call)
         return self._made[name][1]
 
     def stored(self, name: str, config: RunConfig, console: Console) -> Series | None:
@@ -73,16 +84,16 @@ class Players:
         Returns None with --reuse off, for a model that cannot be identified, and with a notice for a store
         that cannot be used. With --reuse new the run reads nothing, and what it plays replaces older episodes.
         """
-        if self._args.reuse == "off":
+        if self.call.reuse == "off":
             return None
         settings = self._settings(name, config)
         if settings is None:
             return None
         # A server is asked which weights it holds, unless this process starts it with known weights.
         known = starts_server(name) and settings["policy"]["weights"]
-        policy = self.get(name, config) if on_server(name, self._args.base_url) and not known else None
-        anew = self._args.reuse == "new"
-        journal = config.folder(self._args.output_dir) / "journal.jsonl"
+        policy = self.get(name, config) if on_server(name, self.call.connection.base_url) and not known else None
+        anew = self.call.reuse == "new"
+        journal = config.folder(self.call.output_dir) / "journal.jsonl"
         begins = not journal.exists() or not journal.stat().st_size
         try:
             weights = policy.served_weights() if isinstance(policy, WatchesWeights) else None
@@ -96,7 +107,7 @@ class Players:
 
     def _settings(self, name: str, config: RunConfig) -> dict[str, Any] | None:
         """Returns what decides the episodes of a run; None if a part of it cannot be identified."""
-        options = run_options(self._args, config)
+        options = run_options(self.call, config)
         settings = settings_of(config.protocol(), config.task, config.knobs, options)
         if settings is None and is_model(name):
             self.get(name, config)  # may download the weights
@@ -114,19 +125,19 @@ class Players:
                 policy.close()
 
 
-def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
+def _load(name: str, options: dict[str, Any], call: Call) -> Policy:
     """Creates the policy in this process, or replicas of it on the cluster."""
-    if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
+    if call.policy_replicas and is_model(name) and not on_server(name, call.connection.base_url):
         from harness.cluster.connect import connect
         from harness.cluster.replicas import RayPolicy
 
-        return RayPolicy(connect(args.ray_address), name, args.policy_replicas, options)
+        return RayPolicy(connect(call.execution.ray_address), name, call.policy_replicas, options)
     return make_policy(name, **options)
 
 
-def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
+def run_options(call: Call, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
-    _check_flags(args, config)
+    _check_flags(call, config)
     prompting = config.prompting
     lead = close = ""
     if not prompting.declares_tools:
@@ -136,48 +147,48 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     if prompting.protocol:
         lead, close = protocols.load(prompting.protocol).lead, ""
     settings = {
-        **vars(args),
+        **dataclasses.asdict(call.connection),
+        "max_concurrent": call.execution.max_concurrent,
         **dataclasses.asdict(config.sampling),
         "thinking": prompting.thinking,
         "stop": prompting.stop,
         "lead": lead,
         "close": close,
-        "watch": args.base_url is not None or starts_server(config.model),
+        "watch": call.connection.base_url is not None or starts_server(config.model),
         "say": _say,
         "gguf_file": config.gguf_file,
     }
     return policy_options(config.model, settings)
 
 
-def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
+def _check_flags(call: Call, config: RunConfig) -> None:
     """Raises UsageError for a flag that only some kinds of models know, because ignoring it would change results."""
     model = config.model
     if not is_model(model):
         return
-    if getattr(args, "policy_replicas", 0) and len(members(model)) > 1:
+    if call.policy_replicas and len(members(model)) > 1:
         raise UsageError(f"--policy-replicas copies one model, not the team {model}: leave it out.")
-    row = find(model, args.base_url, config.sampling.action_mode)[0]
-    if getattr(args, "max_cost", 0.0) and "price" in row.options and not args.price:
+    row = find(model, call.connection.base_url, config.sampling.action_mode)[0]
+    if call.execution.budget.cost and "price" in row.options and not call.connection.price:
         raise UsageError(
             f"--max-cost needs --price IN,OUT for {model}: without a price, a server that sends no cost would never "
             "reach the limit."
         )
-    if config.sampling.thinking_budget and "thinking_budget" not in row.options:
-        raise UsageError(
-            f"--thinking-budget needs a model of inspect:, vllm: or llamacpp:, not {model}: use the server's own "
-            "field, as in --extra-body '{\"thinking_token_budget\": 500}'."
-        )
+    for name, default in omissions(Sampling).items():
+        if getattr(config.sampling, name) != default and name not in row.options:
+            kinds = [f"{kind}:" for kind, other in POLICIES.items() if name in other.options]
+            raise UsageError(f"{spelled(name)} needs a model of {', '.join(kinds)}, not {model}: leave it out.")
 
 
 def _say(line: str) -> None:
     cli.print_safely(line, sys.stderr)
 
 
-def play(
-    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players
-) -> tuple[Results, Summary]:
+def play(config: RunConfig, name: str, players: Players, execution: Execution | None = None) -> tuple[Results, Summary]:
     """Carries out one run, with its progress on stderr, within the budget that earlier runs of `players` have left."""
-    how = dataclasses.replace(how, budget=players.left(how.budget, config))
+    call = players.call
+    execution = execution or call.execution
+    how = dataclasses.replace(execution, budget=players.left(execution.budget, config))
     console, activity = cli.console(stderr=True), Activity()
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), activity) as progress:
 
@@ -186,12 +197,12 @@ def play(
                 progress.reuse(record)
             else:
                 progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
-            if args.verbose or is_broken(record):
+            if call.verbose or is_broken(record):
                 _tell(console, record, reused=run is None)
 
         records, summary = evaluate(
             config,
-            args.output_dir,
+            call.output_dir,
             lambda: players.get(name, config),
             how,
             ended,

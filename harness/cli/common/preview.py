@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
 
 from envsuite import registry
-from envsuite.errors import UsageError
 from envsuite.escaping import public_url
 from harness import cli
+from harness.cli.common.flags import Call
 from harness.evaluate import RunConfig
 from harness.policies import is_model, members, on_server, starts_server, weights_path
 from harness.prompting.protocols import NEUTRAL
 
 
-def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
+def describe(config: RunConfig, call: Call, console: Console) -> None:
     """Prints what a run would play, without playing it."""
 
     def say(text: str) -> None:
@@ -41,17 +39,14 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
         from harness.lm.model_files import resolve
 
         for player in filter(is_model, members(config.model)):
-            served = on_server(player, args.base_url)
-            where: Any = resolve(weights_path(player)) if not served else _servers(player, args.base_url)
+            served = on_server(player, call.connection.base_url)
+            where: Any = resolve(weights_path(player)) if not served else _servers(player, call.connection.base_url)
             say(f"model     {player} -> {where}")
         say(f"sampling  {config.sampling}")
         say(f"prompt    {config.prompting}")
         if turns:
             say(f"tokens    at most {turns * len(episodes) * config.sampling.max_tokens:,} sampled")
-    say(f"folder    {config.folder(args.output_dir)}")
-    if args.nodes:
-        for line in _predicted(config, args):
-            say(line)
+    say(f"folder    {config.folder(call.output_dir)}")
 
 
 def _servers(model: str, base_url: str | None) -> str:
@@ -61,32 +56,6 @@ def _servers(model: str, base_url: str | None) -> str:
     if base_url is None:
         return "OpenAI"
     return ",".join(map(public_url, base_url.split(",")))
-
-
-def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
-    """Yields the predicted cost of the run on a cluster, as lines of text."""
-    from harness.capacity import predict, profile
-
-    head, families = profile.load()
-    if config.task.family not in families:
-        raise UsageError(f"--nodes: no profile of {config.task.id} was measured; there are {', '.join(families)}.")
-    price = (0.0, 0.0)
-    if args.price:
-        from harness.policies.chat_completions import Price
-
-        parsed = Price.parse(args.price)
-        price = parsed.input, parsed.output
-    servers = len(args.base_url.split(",")) if args.base_url else max(1, args.policy_replicas)
-    hardware = predict.PlannedHardware(
-        nodes=args.nodes,
-        cpus=args.cpus_per_node,
-        slots=args.max_concurrent,
-        workers=max(0, args.num_workers),
-        replicas=servers,
-        tokens_per_s=args.tokens_per_second,
-        price=price,
-    )
-    return predict.lines(config, head, families[config.task.family], hardware)
 
 
 def show_prompt(config: RunConfig, base_url: str | None) -> None:

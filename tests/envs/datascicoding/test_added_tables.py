@@ -192,7 +192,7 @@ def test_a_stored_table_is_found_again_until_it_is_changed_or_removed(add):
     with pytest.raises(DataError, match="was changed"):
         storage.load("mine")
     storage.remove("mine")
-    with pytest.raises(MissingData, match="envsuite-data add FILE --target COLUMN"):
+    with pytest.raises(MissingData, match="envsuite data add FILE --target COLUMN"):
         storage.load("mine")
 
 

@@ -35,7 +35,7 @@ def test_the_kaggle_files_are_taken_in_checked_and_noticed_when_changed(shared, 
         ("health-insurance", 50882, 23548),
         ("spaceship-titanic", 8693, 6606),
     ):
-        with pytest.raises(DataError, match=f"envsuite-data add {name} FILE"):
+        with pytest.raises(DataError, match=f"envsuite data add {name} FILE"):
             datasets.load(name)
         stored = datasets.add(name, shared / "data" / "datasci" / f"{name.replace('-', '_')}.csv")
         table = datasets.load(name)

@@ -117,5 +117,5 @@ def test_every_form_marks_its_results_under_a_driver_that_hides_no_labels(build)
         env = build(task, "sparse", holdout=0.3) if "iris" in task else build(task, "sparse")
         env.reset(seed=0)
         assert env.labels()["leaky"] == str(drivers.is_leaky(env.driver)).lower()
-        env.driver = "swerex"
+        env.driver = "process"
         assert env.labels()["leaky"] == "true"

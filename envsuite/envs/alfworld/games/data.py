@@ -33,8 +33,8 @@ VERSION = "json_2.1.1"
 EXPECTED = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 """Number of solvable games in each official split."""
 DATA_HELP = (
-    f"set {DATA_VARIABLE} to the folder that holds {VERSION}/, fetch it with `envsuite-data get alfworld`, "
-    "or play generated games: --env ALFWorld-generated-v1"
+    f"set {DATA_VARIABLE} to the folder that holds {VERSION}/, fetch it with `envsuite data get alfworld`, "
+    "or play generated games: --env ALFWorld-generated-v0"
 )
 _INDEX_VERSION = 1
 
@@ -111,10 +111,10 @@ def default_task() -> tuple[str, str]:
     if data_folder() is not None:
         return "ALFWorld-valid_seen-v0", ""
     return (
-        "ALFWorld-generated-v1",
-        f"alfworld: {DATA_VARIABLE} is not set, so this run plays generated games (ALFWorld-generated-v1) "
+        "ALFWorld-generated-v0",
+        f"alfworld: {DATA_VARIABLE} is not set, so this run plays generated games (ALFWorld-generated-v0) "
         "instead of the official valid_seen games. The scores are not comparable. "
-        "`envsuite-data get alfworld` downloads the official games.",
+        "`envsuite data get alfworld` downloads the official games.",
     )
 
 
@@ -217,6 +217,6 @@ def _describe(file: Path) -> tuple[str, str, bool | None]:
 
 def _broken(path: Path, why: str) -> DataError:
     return DataError(
-        f"{path} cannot be read as an ALFWorld game: {why}. Fetch it again (`envsuite-data get alfworld`), "
+        f"{path} cannot be read as an ALFWorld game: {why}. Fetch it again (`envsuite data get alfworld`), "
         "or remove its folder to play without it."
     )

@@ -1,13 +1,13 @@
 """One attempt to draw a new game: its room, its goal and what lies where.
 
-Rooms are drawn from the 120 floor plans (docs/specs/alfworld.md, "Generator"). Task types, rooms,
-contents, copies and hidden targets are drawn with frequencies counted in the official games
-(`rooms.json`).
+Rooms are drawn from the 120 floor plans, furnished and filled as counted in each of them
+(`plan_counts.py`). Task types, rooms, copies and hidden targets of the goal are drawn with
+frequencies counted in the official games (`rooms.json`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,6 @@ from envsuite.envs.alfworld.games.floorplans import (
     BASINS,
     HELD_OUT_PLANS,
     ROOMS,
-    SEVERAL,
     TASK_TYPES,
     floor_plan,
     goal_texts,
@@ -28,6 +27,7 @@ from envsuite.envs.alfworld.games.floorplans import (
     with_property,
 )
 from envsuite.envs.alfworld.games.game_files import LAMP, Room, game_text
+from envsuite.envs.alfworld.games.plan_counts import SINGLE, Group, PlanCounts, plan_counts
 from envsuite.errors import UsageError
 
 UNSEEN_SEEDS = range(2_000_000, 2_001_000)
@@ -45,7 +45,9 @@ APPLIANCE = {
     "pick_cool_then_place_in_recep": "Fridge",
 }
 COLD_IN_FRIDGE = 0.05  # official games: 55 cool objects, each in a fridge, of about 1,100 objects in fridges
-SAME_PLACE = 0.09  # chance that an unplaced receptacle shares the location of the previous one
+UNCERTAIN = (0.5, 0.7, 1.0, 1.0, 1.4, 2.0)
+"""factors on the weights of a floor plan without counted games, whose contents are modelled"""
+SAME_LOCATION = 0.09  # chance that an unplaced receptacle shares the location of the previous one
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,6 @@ class GeneratorSettings:
     dialect: str = "2.1.1"
     numbers: str = "consecutive"
     """consecutive: 1, 2, ... in every class, as in ALFWorld; drawn: distinct numbers, drawn from the seed"""
-    version: int = 0
-    """0: typical rooms; 1: receptacles present and filled as counted in each floor plan"""
 
 
 class InvalidDraw(Exception):
@@ -79,9 +79,16 @@ class Draw:
     """One attempt to draw a game."""
 
     def __init__(
-        self, rng: Random, settings: GeneratorSettings, seed: int, chances: Sequence[float], plan: int = 0
+        self,
+        rng: Random,
+        settings: GeneratorSettings,
+        seed: int,
+        chances: Sequence[float],
+        plan: int = 0,
+        counts: PlanCounts | None = None,
     ) -> None:
         self.rng, self.settings, self.seed, self.chances = rng, settings, seed, chances
+        self.counts = counts or plan_counts()
         pairs, weights = _task_room_pairs(settings.task_types, settings.rooms)
         if not pairs:
             raise UsageError(
@@ -93,6 +100,8 @@ class Draw:
         self.used_ids: set[str] = set()
         self.inside: list[tuple[str, str]] = []  # (object, receptacle)
         self.kind_of: dict[str, str] = {}  # objects
+        self.occupied: set[str] = set()
+        self.filled: Counter[Group] = Counter()
         self._furnish()
         self._choose_goal()
         self._reduce_receptacles()
@@ -102,26 +111,25 @@ class Draw:
     # ---- receptacles
 
     def _choose_plan(self, numbers: list[int]) -> int:
-        return self.rng.choice(numbers)
+        """Draws a floor plan as often as official games use it."""
+        return self.rng.choices(numbers, [1 + self.counts.games(number) for number in numbers])[0]
 
     def _furnish(self) -> None:
-        """Draws all receptacles of the room: id -> (kind, place or '', openable)."""
-        rng, receptacles = self.rng, {}
-        for kind, id, place, openable in self.plan.spots:
-            receptacles[id] = (kind, place, openable)
-        for kind in self.plan.unplaced:
-            for _ in range(rng.choice(SEVERAL.get(kind, (1,)))):
-                receptacles[self._new_id(kind)] = (kind, "", False)
-        # Cabinets, drawers and shelves that the plan does not list are open surfaces in official games.
-        for kind, frequencies in statistics()["plain_receptacles"][self.plan.room].items():
-            threshold = rng.random()
-            for count, share in frequencies.items():
-                threshold -= share
-                if threshold < 0:
-                    for _ in range(int(count)):
-                        receptacles[self._new_id(kind)] = (kind, "", False)
-                    break
-        self.receptacles = receptacles
+        """Draws all receptacles of the room: id -> (kind, location or '', openable)."""
+        number = self.plan.number
+        self.groups = self.counts.weights(number)
+        if not self.counts.games(number):
+            self.groups = {group: weight * self.rng.choice(UNCERTAIN) for group, weight in self.groups.items()}
+        self.capacity = self.counts.capacities(number)
+        remaining = Counter(self.counts.receptacles(number))
+        self.receptacles: dict[str, tuple[str, str, bool]] = {}
+        for kind, id, location, openable in self.plan.fixed_receptacles:
+            if remaining[kind, openable]:
+                remaining[kind, openable] -= 1
+                self.receptacles[id] = (kind, location, openable)
+        for (kind, openable), count in sorted(remaining.items()):
+            for _ in range(count):
+                self.receptacles[self._new_id(kind)] = (kind, "", openable)
 
     def _choose_goal(self) -> None:
         rng, task, present = self.rng, self.task_type, {kind for kind, _, _ in self.receptacles.values()}
@@ -197,15 +205,15 @@ class Draw:
         horizons, weights = _horizons()
         self.location: dict[str, str] = {}
         before: dict[str, str] = {}  # kind -> the last one's location
-        for id, (kind, place, _) in self.receptacles.items():
-            if not place:
-                if kind in before and rng.random() < (0.5 if kind == "StoveBurner" else SAME_PLACE):
+        for id, (kind, location, _) in self.receptacles.items():
+            if not location:
+                if kind in before and rng.random() < (0.5 if kind == "StoveBurner" else SAME_LOCATION):
                     self.location[id] = before[kind]
                     continue
-                place = self._new_place()
-            self.location[id] = before[kind] = f"{place}_bar_{rng.choices(horizons, cum_weights=weights)[0]}"
+                location = self._new_location()
+            self.location[id] = before[kind] = f"{location}_bar_{rng.choices(horizons, cum_weights=weights)[0]}"
         taken = set(self.location.values())
-        self.start = next(p for p in iter(lambda: f"{self._new_place()}_bar_30", "") if p not in taken)
+        self.start = next(p for p in iter(lambda: f"{self._new_location()}_bar_30", "") if p not in taken)
 
     # ---- objects
 
@@ -215,11 +223,11 @@ class Draw:
         for id, (kind, _, _) in self.receptacles.items():
             by_kind[kind].append(id)
         self.kinds = by_kind
-        places = {}  # object class -> (receptacles, cumulative weights)
+        candidates = {}  # object class -> (receptacles, weights)
         for thing in plan.things:
             ids = [id for kind, members in by_kind.items() if thing in can_hold[kind] for id in members]
             if ids:
-                places[thing] = ids, list(accumulate(self._weights(thing, ids)))
+                candidates[thing] = ids, self._weights(thing, ids)
         for hidden in self.hide:
             ids = [id for id, (kind, _, openable) in self.receptacles.items() if kind in self.starts]
             matching = [id for id in ids if self.receptacles[id][2] == hidden]
@@ -228,24 +236,34 @@ class Draw:
             ids = matching or ids
             if not ids:
                 raise InvalidDraw(f"no receptacle for a {self.target} to start in")
-            self._add_object(self.target, self._choose_place(ids, list(accumulate(self._weights(self.target, ids)))))
-        for thing in self._others(places):
-            self._add_object(thing, self._choose_place(*places[thing]))
+            self._add_object(self.target, self._choose_receptacle(ids, self._weights(self.target, ids)))
+        for thing in self._others([*candidates]):
+            self._add_object(thing, self._choose_receptacle(*candidates[thing]))
         for thing in plan.fixtures:
             self._place_fixture(thing)
 
     def _weights(self, thing: str, ids: list[str]) -> list[float]:
         """Returns how likely each receptacle is to hold an object of this class."""
-        typical = statistics()["placement"][self.plan.room]
-        return [typical.get(self.receptacles[id][0], 0.0) or 0.005 for id in ids]
+        candidates = [(kind, openable) for kind, _, openable in (self.receptacles[id] for id in ids)]
+        shares = {
+            group: self.groups[group] * self.counts.preference(self.plan.room, thing, group[0]) / members
+            for group, members in Counter(candidates).items()
+        }
+        return [shares[group] for group in candidates]
 
-    def _choose_place(self, ids: list[str], cumulative: list[float]) -> str:
-        return self.rng.choices(ids, cum_weights=cumulative)[0]
+    def _choose_receptacle(self, ids: list[str], weights: list[float]) -> str:
+        """Draws a receptacle; the fuller a group is, the less it attracts objects."""
+        room = {group: max(0.0, 1 - self.filled[group] / capacity) for group, capacity in self.capacity.items()}
+        attraction = []
+        for id, weight in zip(ids, weights, strict=True):
+            kind, _, openable = self.receptacles[id]
+            attraction.append(0.0 if id in self.occupied else weight * room.get((kind, openable), 1.0))
+        return self.rng.choices(ids, attraction if any(attraction) else weights)[0]
 
-    def _others(self, places: dict[str, tuple[list[str], list[float]]]) -> list[str]:
+    def _others(self, possible: list[str]) -> list[str]:
         """Draws the classes of all portable objects other than the targets, with repetition."""
         rng, settings = self.rng, self.settings
-        classes = [thing for thing in places if thing != self.target]
+        classes = [thing for thing in possible if thing != self.target]
         total = settings.objects - len(self.hide) if settings.objects else -1
         if settings.objects and total < max(0, settings.distractors):
             raise InvalidDraw(f"objects={settings.objects} is less than the number of targets and distractors")
@@ -267,31 +285,40 @@ class Draw:
         return [rng.choice(similar_classes) for _ in range(settings.distractors)] + dissimilar_objects
 
     def _copies(self, classes: list[str], total: int) -> list[str]:
-        """Draws copies of every class as in official rooms, cut or filled up to `total` unless it
-        is -1.
-        """
+        """Draws copies of every class as counted in the room, or `total` objects unless it is -1."""
         if not classes:
             return []
-        rng, weights = self.rng, self._copy_weights()
-        copies = [thing for thing in classes for _ in range(rng.choices((1, 2, 3, 4), weights)[0])]
-        if total >= 0:
-            rng.shuffle(copies)
-            copies = copies[:total] + [rng.choice(classes) for _ in range(total - len(copies))]
-        return copies
-
-    def _copy_weights(self) -> list[float]:
-        """Returns how likely a class is to have 1, 2, 3 and 4 objects."""
-        weights: list[float] = statistics()["copies"]
-        return weights
+        rng = self.rng
+        if total < 0:
+            number, room = self.plan.number, self.plan.room
+            copies = {thing: self.counts.copies(number, room, thing) for thing in classes}
+            return [thing for thing in classes for _ in range(rng.choices(range(5), copies[thing])[0])]
+        weights = statistics()["copies"]
+        drawn = [thing for thing in classes for _ in range(rng.choices((1, 2, 3, 4), weights)[0])]
+        rng.shuffle(drawn)
+        return drawn[:total] + [rng.choice(classes) for _ in range(total - len(drawn))]
 
     def _add_object(self, kind: str, receptacle: str) -> None:
+        counted_by_settings = self.settings.objects or self.settings.distractors >= 0
+        if receptacle in self.occupied and kind != self.target and not counted_by_settings:
+            return  # a towel for which no holder is free
         id = self._new_id(kind)
         self.kind_of[id] = kind
         self.inside.append((id, receptacle))
+        holder, _, openable = self.receptacles[receptacle]
+        self.filled[holder, openable] += 1
+        if holder in SINGLE:
+            self.occupied.add(receptacle)
 
     def _place_fixture(self, thing: str) -> None:
         """Places a lamp, plant or other fixture on its usual furniture."""
-        needed = self._lamp_needed(thing)
+        counted = self.counts.fixtures(self.plan.number)
+        needed = thing == LAMP and bool(self.lamp_on)
+        if counted is not None and not needed:
+            for kind, share in counted.get(thing, {}).items():
+                if kind in self.kinds and self.rng.random() < share:
+                    self._add_object(thing, self.rng.choice(self.kinds[kind]))
+            return
         usual = statistics()["fixtures"][thing]
         if not needed and self.rng.random() >= usual["share"]:
             return
@@ -299,9 +326,6 @@ class Draw:
         if on:
             kind = self.rng.choices(on, [usual["on"][kind] for kind in on])[0]
             self._add_object(thing, self.rng.choice(self.kinds[kind]))
-
-    def _lamp_needed(self, thing: str) -> bool:
-        return thing == LAMP and bool(self.lamp_on)
 
     # ---- ids
 
@@ -316,7 +340,7 @@ class Draw:
                 self.used_ids.add(id)
                 return id
 
-    def _new_place(self) -> str:
+    def _new_location(self) -> str:
         x, z, rotation = self.rng.randrange(-16, 17), self.rng.randrange(-16, 17), self.rng.randrange(4)
         return pddl_name(f"loc|{x}|{z}|{rotation}")
 

@@ -25,18 +25,16 @@ TASK_TYPES = (
 )
 OPENABLE = frozenset({"Cabinet", "Drawer", "Safe", "Fridge", "Microwave"})
 BASINS = {"Sink": "SinkBasin", "Bathtub": "BathtubBasin"}
-SEVERAL = {"StoveBurner": (4,), "HandTowelHolder": (1, 1, 2), "TowelHolder": (1, 1, 2)}
-"""Counts to draw from for receptacles that no floor plan places; every other kind occurs once."""
 FLOOR_OBJECTS = frozenset({"BaseballBat", "BasketBall", "TennisRacket"})
 """Portable objects that lie on the floor in official rooms, where no command reaches them."""
 
 
-class Spot(NamedTuple):
-    """A receptacle of a floor plan."""
+class FixedReceptacle(NamedTuple):
+    """A receptacle whose position the floor plan knows."""
 
     kind: str
     id: str
-    place: str
+    location: str
     """position of the player in front of it, 'loc_bar_X_bar_Z_bar_R'; a horizon is appended"""
     openable: bool
 
@@ -46,7 +44,7 @@ class FloorPlan(NamedTuple):
 
     number: int
     room: str
-    spots: tuple[Spot, ...]
+    fixed_receptacles: tuple[FixedReceptacle, ...]
     unplaced: tuple[str, ...]
     """kinds of receptacles in the room whose position is unknown"""
     things: tuple[str, ...]
@@ -123,22 +121,22 @@ def floor_plan(number: int) -> FloorPlan:
         raise DataError(
             f"The alfworld package's floor plan {number} cannot be read ({error}): reinstall alfworld."
         ) from error
-    spots = []
+    fixed = []
     for name, (x, z, rotation, _) in sorted(placed.items()):
         kind = name.split("|")[0]
         basin = BASINS.get(kind)
         if basin and not name.endswith(basin):
             name += "|" + basin
-        place = f"loc_bar_{coordinate(4 * x)}_bar_{coordinate(4 * z)}_bar_{coordinate(rotation / 90)}"
-        spots.append(Spot(basin or kind, pddl_name(name), place, kind in OPENABLE))
+        location = f"loc_bar_{coordinate(4 * x)}_bar_{coordinate(4 * z)}_bar_{coordinate(rotation / 90)}"
+        fixed.append(FixedReceptacle(basin or kind, pddl_name(name), location, kind in OPENABLE))
     known = holders()
-    spots = [spot for spot in spots if spot.kind in known]
-    missing = (kinds & set(known)) - {spot.kind for spot in spots} - OPENABLE
+    fixed = [receptacle for receptacle in fixed if receptacle.kind in known]
+    missing = (kinds & set(known)) - {receptacle.kind for receptacle in fixed} - OPENABLE
     portable = frozenset().union(*known.values()) - FLOOR_OBJECTS
     return FloorPlan(
         number,
         room,
-        tuple(spots),
+        tuple(fixed),
         tuple(sorted(missing)),
         tuple(sorted(kinds & portable)),
         tuple(sorted(kinds & set(statistics()["fixtures"]))),

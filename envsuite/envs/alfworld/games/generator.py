@@ -1,8 +1,7 @@
 """Generator of new ALFWorld games in the PDDL domain of the official ones.
 
 A game depends on `seed` and the settings alone and is equal on every machine. By default generated
-games resemble the official ones (`draw.py`). With `version=1`, receptacles are present and filled
-as counted in each floor plan (`counted_rooms.py`).
+games resemble the official ones (`draw.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from sys import intern
 from typing import NamedTuple
 
 from envsuite.envs.alfworld.games import solver
-from envsuite.envs.alfworld.games.counted_rooms import CountedDraw, PlanTable
 from envsuite.envs.alfworld.games.draw import MOST_COPIES, UNSEEN_SEEDS, Draw, GeneratorSettings, InvalidDraw
 from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.plan_counts import PlanCounts
 from envsuite.errors import UsageError
 
 __all__ = ["UNSEEN_SEEDS", "GeneratedGame", "GeneratorSettings", "generate"]
@@ -41,11 +40,11 @@ class GeneratedGame(NamedTuple):
 
 
 def generate(
-    seed: int, settings: GeneratorSettings = OFFICIAL_LIKE, *, plan: int = 0, table: PlanTable | None = None
+    seed: int, settings: GeneratorSettings = OFFICIAL_LIKE, *, plan: int = 0, counts: PlanCounts | None = None
 ) -> GeneratedGame:
     """Generates the game of `seed`. Raises UsageError if no game satisfies the settings.
 
-    For measurements, `plan` fixes the floor plan, and `table` replaces the counts of version 1.
+    For measurements, `plan` fixes the floor plan, and `counts` replaces the counts of `plans.json`.
     """
     rng = Random(f"alfworld {seed}")
     hiding = Random(f"alfworld hidden {seed}")
@@ -54,11 +53,7 @@ def generate(
     why = ""
     for _ in range(TRIES):
         try:
-            if settings.version:
-                draw: Draw = CountedDraw(rng, settings, seed, chances, plan, table)
-            else:
-                draw = Draw(rng, settings, seed, chances, plan)
-            name, text = draw.write()
+            name, text = Draw(rng, settings, seed, chances, plan, counts).write()
         except InvalidDraw as reason:
             why = str(reason)
             continue

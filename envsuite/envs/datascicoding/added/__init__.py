@@ -1,1 +1,1 @@
-"""Tables that users add: reading, checks, splits and storage behind `envsuite-data add FILE --target COLUMN`."""
+"""Tables that users add: reading, checks, splits and storage behind `envsuite data add FILE --target COLUMN`."""

@@ -48,10 +48,10 @@ KEPT += ("packages", "explore", "explore_chars", "explore_seconds")
 
 
 class AddedTable(DataSciCoding):
-    """A table that the user added with `envsuite-data add`. Rules: docs/envs/datascicoding.md."""
+    """A table that the user added with `envsuite data add`. Rules: docs/envs/datascicoding.md."""
 
     knobs = (
-        Knob("table", "", "name of a table that `envsuite-data add FILE --target COLUMN` stored", trusted_only=False),
+        Knob("table", "", "name of a table that `envsuite data add FILE --target COLUMN` stored", trusted_only=False),
         Knob("rows", 0, "number of training rows, drawn by the seed; 0 uses all", low=0, high=1_000_000),
         Knob("seconds", 120.0, "wall clock of one attempt", low=0.1, high=3600.0, trusted_only=True),
         Knob("memory_mb", 4096, "memory of one attempt", low=64, high=1_000_000, trusted_only=True),

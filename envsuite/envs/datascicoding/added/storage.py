@@ -122,7 +122,7 @@ def add(
     if name in names():
         if load(name).digest == record["digest"]:
             raise UsageError(f"This table is already there as {name!r}: play it with --set table={name}.")
-        raise UsageError(f"There is another table {name!r}: give --name, or `envsuite-data remove {name}` first.")
+        raise UsageError(f"There is another table {name!r}: give --name, or `envsuite data remove {name}` first.")
     _write(name, record, arrays)
     return load(name), [*findings, *prepared.findings]
 
@@ -159,13 +159,13 @@ def load(name: str) -> StoredTable:
     """Loads a stored table. Raises MissingData for an unknown name, DataError if its files were changed."""
     known = names()
     if not name:
-        listed = f"{', '.join(known)} are here" if known else "add one with `envsuite-data add FILE --target COLUMN`"
+        listed = f"{', '.join(known)} are here" if known else "add one with `envsuite data add FILE --target COLUMN`"
         raise MissingData(f"No table is named: write --set table=NAME; {listed}.")
     if name not in known:
         listed = f" It has {', '.join(known)}." if known else ""
         raise MissingData(
             f"There is no table {name!r} on this machine.{did_you_mean(name, known)}{listed} "
-            f"Add one: `envsuite-data add FILE --target COLUMN --name {name or 'NAME'}`."
+            f"Add one: `envsuite data add FILE --target COLUMN --name {name or 'NAME'}`."
         )
     folder = _folder(name)
     return _load(folder, (folder / "table.json").stat().st_mtime_ns)
@@ -276,5 +276,5 @@ def _load(folder: Path, changed: int) -> StoredTable:
 
 def _damaged(folder: Path) -> DataError:
     return DataError(
-        f"{folder} was changed since the table was added: `envsuite-data remove {folder.name}` and add it again."
+        f"{folder} was changed since the table was added: `envsuite data remove {folder.name}` and add it again."
     )

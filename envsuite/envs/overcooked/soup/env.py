@@ -24,9 +24,8 @@ from envsuite.envs.overcooked.soup import picture, text
 from envsuite.envs.overcooked.soup.cooks import Crew
 from envsuite.envs.overcooked.soup.engine import IDLE, MOST_ONIONS, SOUP, SOUP_REWARD, SoupKitchen, SoupState
 from envsuite.envs.overcooked.soup.layout import COOKS, GRIDS, STAY, published
-from envsuite.envs.overcooked.team import Team
 from envsuite.errors import UsageError
-from envsuite.messages import split_message
+from envsuite.messages import Mailbox, split_message
 from envsuite.types import Knob, Outcome
 
 OVER = "The time is up. You served {}."
@@ -74,7 +73,8 @@ class SoupEnv(TextEnv):
         self.active_cook = 0
         self._first = STAY  # command of cook 1, until cook 2 has given its own
         self.soups, self.shaped_return = 0, 0.0
-        self.team = Team(COOKS)
+        self._mail = Mailbox(COOKS, "Cook")
+        self._refusals: dict[int, str] = {}  # cook -> reply to its invalid command, until its next turn
         self.objective = text.objective(self.settings.horizon, self.settings.goal)
         return self._describe()
 
@@ -82,10 +82,10 @@ class SoupEnv(TextEnv):
         settings, cook = self.settings, self.active_cook
         if settings.say:
             command, message = split_message(command)
-            self.team.tell(cook, message)
+            self._mail.tell(cook, message)
         action = text.action_of(command)
         if action is None:
-            self.team.refusals[cook] = text.UNKNOWN + "\n"
+            self._refusals[cook] = text.UNKNOWN + "\n"
         own = STAY if action is None else action
         self.primitive_steps = 0
         reward = 0.0
@@ -101,10 +101,10 @@ class SoupEnv(TextEnv):
             served = "no soup" if not self.soups else "1 soup" if self.soups == 1 else f"{self.soups} soups"
             return Outcome(OVER.format(served), reward, True, self.soups >= settings.goal, valid, self._progress())
         described = self._describe()
-        if heard := self.team.hear(self.active_cook):
+        if heard := self._mail.hear(self.active_cook):
             described = f"{heard.rstrip()}\n{described}"
         return Outcome(
-            self.team.refusals.pop(self.active_cook, "") + described, reward, False, False, valid, self._progress()
+            self._refusals.pop(self.active_cook, "") + described, reward, False, False, valid, self._progress()
         )
 
     def _step(self, actions: tuple[int, int]) -> float:
@@ -184,11 +184,19 @@ class SoupEnv(TextEnv):
         return {**info, "agent": self.active_cook + 1} if self.settings.partner == "team" else info
 
     def get_state(self) -> Any:
-        return self.state, self.active_cook, self._first, self.soups, self.shaped_return, self.team.save()
+        return (
+            self.state,
+            self.active_cook,
+            self._first,
+            self.soups,
+            self.shaped_return,
+            (dict(self._refusals), self._mail.save()),
+        )
 
     def set_state(self, state: Any) -> None:
-        self.state, self.active_cook, self._first, self.soups, self.shaped_return, team = state
-        self.team.load(team)
+        self.state, self.active_cook, self._first, self.soups, self.shaped_return, (refusals, unread) = state
+        self._refusals = dict(refusals)
+        self._mail.load(unread)
 
     def render(self) -> Any:
         """Renders the kitchen: `rgb_array` [rows * 48 + 22, columns * 48, 3] uint8, or `ansi` text."""

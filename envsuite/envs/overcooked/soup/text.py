@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envsuite.envs.overcooked.foods import listing, normalise
 from envsuite.envs.overcooked.soup.engine import (
     DISH,
     IDLE,
@@ -28,7 +29,6 @@ from envsuite.envs.overcooked.soup.layout import (
     UP,
     WINDOW,
 )
-from envsuite.envs.overcooked.text import listing, normalise
 from envsuite.messages import MOST_CHARACTERS
 
 COMMANDS = {"up": UP, "down": DOWN, "left": LEFT, "right": RIGHT, "stay": STAY, "interact": INTERACT}

@@ -77,23 +77,6 @@ def fetch(requirement: str) -> Path:
             return downloaded.rename(folder / downloaded.name)
 
 
-def fetch_wheel(requirement: str) -> Path:
-    """Returns the wheel of NAME==VERSION, from the cache if possible; or a wheel's path as it is. Raises DataError."""
-    from filelock import FileLock
-
-    if requirement.endswith(".whl") and Path(requirement).is_file():
-        return Path(requirement)
-    folder = _folder(requirement)
-    with FileLock(folder / "lock"):
-        if cached := next(folder.glob("*.whl"), None):
-            return cached
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "-q")
-            _run(*pip, "--no-deps", "--only-binary=:all:", "-d", scratch, requirement)
-            (wheel,) = Path(scratch).glob("*.whl")
-            return wheel.rename(folder / wheel.name)
-
-
 def prefetch(requirements: Sequence[str]) -> None:
     """Downloads the archives that the cache lacks in one call, which is faster than one call for each.
 

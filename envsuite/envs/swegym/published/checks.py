@@ -1,6 +1,6 @@
 """Runs of a published record's sabotaged tests, which show that its tests can fail.
 
-`plan` makes them a part of the graded run, in forks (`forked`); `can_fail` runs them separately, in a
+`plan` makes them a part of the graded run, in forks (`judge.phases`); `can_fail` runs them separately, in a
 restored sandbox, where that is impossible or does not settle it.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envsuite.envs.swegym import sabotage, tampering
-from envsuite.envs.swegym.forked.plan import PhasePlan, make
-from envsuite.envs.swegym.grading import Report, status_of
+from envsuite.envs.swegym.judge import sabotage, tampering
+from envsuite.envs.swegym.judge.grading import Report, status_of
+from envsuite.envs.swegym.judge.phases import PhasePlan, make
 from envsuite.envs.swegym.problems import Changes
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.repos import END, test_files

@@ -9,27 +9,27 @@ import random
 from pathlib import Path
 from typing import Any
 
-from envsuite.envs.swegym import tampering
-from envsuite.envs.swegym.forked import plan as forked
-from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
+from envsuite.envs.swegym.judge import tampering
+from envsuite.envs.swegym.judge.grading import Report, grade_log, refused, status_of
+from envsuite.envs.swegym.judge.phases import confirms
 from envsuite.envs.swegym.problems import Changes
-from envsuite.envs.swegym.published import checks, places, r2e, records, schemas, sealing
+from envsuite.envs.swegym.published import checks, records, sealing, setups
 from envsuite.envs.swegym.published.logs import PARSERS
-from envsuite.envs.swegym.published.repos import REPOS, image_name, test_files
+from envsuite.envs.swegym.published.repos import REPOS, image_name, stated_command, test_files
 from envsuite.envs.swegym.published.runs import RecordedProblem
 from envsuite.errors import DataError, did_you_mean
 from envsuite.sandbox.protocol import Session
 
 
 def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[str, Any] | None]]:
-    """Returns records by id, with their recipes, from a records file or a folder with a folder per
+    """Returns records by id, with their setups, from a records file or a folder with a folder per
     instance.
 
     `split` applies to data sets on the hub. Raises DataError.
     """
     path = Path(source).expanduser()
     if not path.is_dir():
-        return {record.instance_id: (record, _recipe_in(record, source)) for record in records.load(source, split)}
+        return {record.instance_id: (record, _setup_in(record, source)) for record in records.load(source, split)}
     instances: dict[str, tuple[records.Record, dict[str, Any] | None]] = {}
     for folder in sorted(path.iterdir()):
         file = folder / "instance.json"
@@ -37,10 +37,10 @@ def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[s
             loaded = records.load(file)
             if len(loaded) != 1:
                 raise DataError(f"{file} contains {len(loaded)} records: it must contain one.")
-            recipe = folder / "replay.json"
+            setup = folder / "replay.json"
             if loaded[0].instance_id in instances:
                 raise DataError(f"{file}: instance_id {loaded[0].instance_id!r} occurs twice.")
-            instances[loaded[0].instance_id] = (loaded[0], places.read_recipe(recipe) if recipe.is_file() else None)
+            instances[loaded[0].instance_id] = (loaded[0], setups.read_setup(setup) if setup.is_file() else None)
     if not instances:
         raise DataError(
             f"The folder {source} contains no NAME/instance.json: name a records file or a folder of instances."
@@ -48,54 +48,49 @@ def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[s
     return instances
 
 
-def _recipe_in(record: records.Record, source: str) -> dict[str, Any] | None:
-    """Returns the recipe in a record's own field `recipe`; None without one. Raises DataError."""
-    if "recipe" not in record.extra:
+def _setup_in(record: records.Record, source: str) -> dict[str, Any] | None:
+    """Returns the setup in a record's own field `setup`; None without one. Raises DataError."""
+    if "setup" not in record.extra:
         return None
     where = f"of {record.instance_id} in {source}"
-    recipe = places.check_recipe(record.extra["recipe"], where)
-    places.check_named(recipe, where)
-    return recipe
+    setup = setups.check_setup(record.extra["setup"], where)
+    setups.check_named(setup, where)
+    return setup
 
 
-def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
+def check(record: records.Record, setup: dict[str, Any] | None, driver: str, build: bool = False) -> None:
     """Raises DataError with the remedy in one line if a record cannot be played with this driver."""
-    stated = "test_cmd" in (recipe or {}) or schemas.test_command(record.extra)
+    stated = "test_cmd" in (setup or {}) or stated_command(record.extra)
     if record.repo.lower() not in REPOS and not stated:
         raise DataError(
             f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Add `test_cmd` to its "
-            f"recipe, or leave it out with --set deny={record.instance_id}; known are the repositories of SWE-Gym "
+            f"setup, or leave it out with --set deny={record.instance_id}; known are the repositories of SWE-Gym "
             "and SWE-bench."
         )
-    if recipe is None and record.repo.startswith(f"{r2e.OWNER}/"):
-        raise DataError(
-            f"{record.instance_id} has no recipe, and its image from R2E-Gym shows its held-out tests to the agent: "
-            "play it from a folder with NAME/instance.json and NAME/replay.json."
-        )
-    parser = (recipe or {}).get("parser", "pytest")
+    parser = (setup or {}).get("parser", "pytest")
     if parser not in PARSERS:
         raise DataError(
-            f"{record.instance_id}: its recipe's log parser {parser!r} is none of {', '.join(PARSERS)}."
+            f"{record.instance_id}: its setup's log parser {parser!r} is none of {', '.join(PARSERS)}."
             f"{did_you_mean(parser, PARSERS)}"
         )
-    if driver != "docker" and (build or recipe is None):
+    if driver != "docker" and (build or setup is None):
         raise DataError(
-            f"{record.instance_id} {'is to be built into an image' if build else 'has no recipe'}, and its image "
+            f"{record.instance_id} {'is to be built into an image' if build else 'has no setup'}, and its image "
             f"({image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
             "NAME/instance.json and NAME/replay.json."
         )
 
 
 class PublishedProblem(RecordedProblem):
-    """A record, played and judged with its recipe by any driver, or in its image by docker."""
+    """A record, played and judged with its setup by any driver, or in its image by docker."""
 
-    def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
-        """`build` turns a recipe into an image.
+    def __init__(self, record: records.Record, setup: dict[str, Any] | None, driver: str, build: bool = False) -> None:
+        """`build` turns a setup into an image.
 
-        Raises DataError if there is neither a recipe nor docker.
+        Raises DataError if there is neither a setup nor docker.
         """
-        check(record, recipe, driver, build)
-        super().__init__(record, recipe, driver, build)
+        check(record, setup, driver, build)
+        super().__init__(record, setup, driver, build)
 
     def judge(self, changes: Changes, seconds: float) -> Report:
         record = self.record
@@ -127,7 +122,7 @@ class PublishedProblem(RecordedProblem):
             # sides.
             if not self._unchanged(session, [test for test in report.pass_to_pass if test not in passed], before):
                 return refused("tampered", fail, passing)
-            if plan is not None and forked.confirms(plan, report, before, [parser(log) for log in later]):
+            if plan is not None and confirms(plan, report, before, [parser(log) for log in later]):
                 return report
             fault = checks.can_fail(self, session, admitted, report, passed)
             return refused(fault, fail, passing) if fault else report

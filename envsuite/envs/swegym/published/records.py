@@ -1,4 +1,4 @@
-"""Records of SWE-Gym and SWE-bench, and of data sets that `schemas` reads: reading and validation.
+"""Records of SWE-Gym, SWE-bench and data sets with their schema: reading and validation.
 
 Schema (both data sets): `instance_id repo base_commit version problem_statement hints_text patch
 test_patch FAIL_TO_PASS PASS_TO_PASS created_at environment_setup_commit`. SWE-Gym stores the two
@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envsuite.envs.swegym.published import schemas
 from envsuite.errors import DataError, MissingExtra
 
 NEEDED = ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement")
@@ -90,10 +89,6 @@ def parse(row: Any, where: str) -> Record:
     """Parses one record from its JSON object. `where` names it in errors."""
     if not isinstance(row, dict):
         raise DataError(f"{where}: a record is a JSON object, not {_kind(row)}.")
-    try:
-        row = schemas.normal(row)
-    except ValueError as error:
-        raise DataError(f"{where}: {error}.") from None
     texts = {}
     for name in (*NEEDED, *OPTIONAL):
         value = row.get(name)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from envsuite.envs.swegym.published import schemas
+from envsuite import reading
 from envsuite.envs.swegym.published.records import Record
 from envsuite.errors import DataError
 
@@ -68,6 +68,12 @@ SWE_BENCH: dict[str, Repo] = {
     "sympy/sympy": Repo("PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose", "sympy"),
 }
 REPOS = {**SWE_GYM, **SWE_BENCH}
+_REBENCH_PARSERS = {
+    "parse_log_pytest": "pytest",
+    "parse_log_pytest_options": "pytest_options",
+    "parse_log_pytest_v2": "pytest_progress",
+}
+"""SWE-rebench's names of log parsers, and ours"""
 
 
 def repo_of(record: Record) -> Repo:
@@ -80,16 +86,34 @@ def repo_of(record: Record) -> Repo:
     return row._replace(command=command) if version and version < below else row
 
 
-def row_of(record: Record, recipe: Mapping[str, Any]) -> Repo:
-    """Returns the row of a record: its recipe's `test_cmd` and `parser`, otherwise its own, otherwise its repository's.
+def row_of(record: Record, setup: Mapping[str, Any]) -> Repo:
+    """Returns the row of a record: its setup's `test_cmd` and `parser`, otherwise its own, otherwise its repository's.
 
     Raises DataError if none is known.
     """
-    if "test_cmd" not in recipe:
-        own = schemas.test_command(record.extra)
+    if "test_cmd" not in setup:
+        own = stated_command(record.extra)
         return Repo(*own) if own else repo_of(record)
     known = REPOS.get(record.repo.lower())
-    return Repo(recipe["test_cmd"], recipe.get("parser") or (known.parser if known else "pytest"))
+    return Repo(setup["test_cmd"], setup.get("parser") or (known.parser if known else "pytest"))
+
+
+def stated_command(extra: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Returns the command of the tests and our log parser from SWE-rebench's `install_config`, None without one."""
+    settings = extra.get("install_config")
+    if isinstance(settings, str):
+        try:
+            settings = reading.parse_json(settings, nan_as_none=True)
+        except ValueError:
+            return None
+    if not isinstance(settings, dict):
+        return None
+    command = settings.get("test_cmd")
+    if isinstance(command, list) and command and all(isinstance(part, str) for part in command):
+        command = " && ".join(command)
+    if not isinstance(command, str) or not command.strip():
+        return None
+    return command, _REBENCH_PARSERS.get(str(settings.get("log_parser", "parse_log_pytest")), "pytest")
 
 
 def test_files(patch: str) -> list[str]:

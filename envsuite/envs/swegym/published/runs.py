@@ -13,20 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from envsuite.envs.swegym import sabotage
-from envsuite.envs.swegym.grading import status_of
+from envsuite.envs.swegym.judge import sabotage
+from envsuite.envs.swegym.judge.grading import status_of
 from envsuite.envs.swegym.problems import GIT, Changes, RepairProblem
-from envsuite.envs.swegym.published import places, records, schemas, sealing
+from envsuite.envs.swegym.published import records, sealing, setups
 from envsuite.envs.swegym.published.logs import PARSERS
-from envsuite.envs.swegym.published.repos import (
-    END,
-    START,
-    directives,
-    image_name,
-    row_of,
-    test_command,
-    test_files,
-)
+from envsuite.envs.swegym.published.repos import END, START, directives, image_name, row_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers, leftovers
@@ -41,16 +33,15 @@ _APPLY = ("git apply --verbose -", "git apply --verbose --reject -", "patch --ba
 class RecordedProblem(RepairProblem):
     """A record with its place, and runs of its tests; `problem.PublishedProblem` adds the judge."""
 
-    def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
-        """`build` turns a recipe into an image."""
-        self.record, self.recipe, self.driver = record, recipe or {}, driver
-        self.row = row_of(record, self.recipe)
+    def __init__(self, record: records.Record, setup: dict[str, Any] | None, driver: str, build: bool = False) -> None:
+        """`build` turns a setup into an image."""
+        self.record, self.setup, self.driver = record, setup or {}, driver
+        self.row = row_of(record, self.setup)
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
-        self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
-        bug = record.extra.get(schemas.BUG, "")
-        self.source = places.patched(self.place.source, bug) if bug else self.place.source
+        self.installation = setups.of_setup(setup, build) if setup else setups.of_image(image_name(record))
+        self.source = self.installation.source
         self.sealed = self.row.parser not in ("django", "sympy")
         """the tests run with the plugin that detects changes to pytest; `preflight` unsets it where gold fails then"""
         self.forked = True
@@ -63,16 +54,16 @@ class RecordedProblem(RepairProblem):
     # ---- the agent's repository ------------------------------------------------------------------------------------
 
     def variables(self) -> dict[str, str]:
-        return {key: str(value).format(testbed="{testbed}") for key, value in self.recipe.get("env", {}).items()}
+        return {key: str(value).format(testbed="{testbed}") for key, value in self.setup.get("env", {}).items()}
 
     def spec(self, limits: Limits) -> Spec:
         dummies = (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"))
         return Spec(
             workspace="/testbed",
             fresh=False,
-            read_only=self.place.read_only,
-            image=self.place.image,
-            environment=(*self.place.environment, *dummies, *GIT),
+            read_only=self.installation.read_only,
+            image=self.installation.image,
+            environment=(*self.installation.environment, *dummies, *GIT),
             limits=limits,
         )
 
@@ -157,9 +148,9 @@ class RecordedProblem(RepairProblem):
 
     def command(self) -> tuple[str, str]:
         """Returns a shell command to run first, and the one that runs the tests."""
-        if "test_cmd" in self.recipe:
-            named = self.recipe.get("directives") or " ".join(directives(self.record))
-            return "", f"{self.recipe['test_cmd']} {named}"
+        if "test_cmd" in self.setup:
+            named = self.setup.get("directives") or " ".join(directives(self.record))
+            return "", f"{self.setup['test_cmd']} {named}"
         row = self.row
         return (f"{row.before};" if row.before else ""), test_command(self.record, row)
 

@@ -1,4 +1,4 @@
-"""Runs of a published record's tests with the judge's pytest plugins (`envsuite.envs.swegym.seal`, `forked`)."""
+"""Runs of a published record's tests with the judge's pytest plugins (`judge.seal`, `judge.forking`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import random
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from envsuite.envs.swegym import sabotage, tampering
-from envsuite.envs.swegym.forked import plan as forked
+from envsuite.envs.swegym.judge import phases as forked
+from envsuite.envs.swegym.judge import sabotage, tampering
 
 
 class Phases(NamedTuple):

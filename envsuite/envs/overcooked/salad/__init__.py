@@ -1,0 +1,1 @@
+"""Salads of TWOSOME and POAD: one cook, one order, macro-actions."""

@@ -1,1 +1,0 @@
-"""Larger generated tasks: compounds of independent bugs, lost branches, wrong refactorings, missing features."""
