@@ -21,6 +21,7 @@ from envsuite.core import declared_knobs
 from envsuite.errors import MissingExtra
 from envsuite.types import Task
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.stats.intervals import success_interval
 
 
@@ -32,8 +33,7 @@ def parser() -> argparse.ArgumentParser:
         "--measure", type=int, metavar="N", help="play N games per task and write the cards (for developers)"
     )
     parser.add_argument("--seed", type=int, default=0, help="with --measure: offset of the first game (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "json", "verbose")
     return parser
 
 
@@ -90,7 +90,7 @@ def _families(console: Console, as_json: bool) -> None:
 
 def _measure(console: Console, task: Task, episodes: int, seed: int) -> None:
     """Measures a task and writes its card into the source checkout, beside the environment."""
-    from harness.capacity.difficulty import measure
+    from harness.difficulty_cards import measure
 
     path = Path(inspect.getfile(registry.env_class(task))).with_name("cards.json")
     cards = json.loads(path.read_text()) if path.exists() else {}
@@ -112,7 +112,7 @@ def card(task: Task) -> dict[str, Any]:
 
 def share_of_wins(measured: dict[str, Any], player: str) -> str:
     """Returns a player's success on a card with its 95 % interval; a dash if it was not measured."""
-    from harness.capacity.difficulty import IDLE_GAMES
+    from harness.difficulty_cards import IDLE_GAMES
 
     success = measured.get(f"{player}_success")
     if success is None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.tools import ACT, call_of
-from harness import records, replay
+from harness import records
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.policies.openai import OpenAIPolicy
@@ -24,6 +24,7 @@ from harness.prompting.tool_calls import (
     result_messages,
     with_ids,
 )
+from harness.provenance import replay
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
 from harness.steps import reply_calls, reply_text
@@ -387,9 +388,9 @@ def test_the_replayed_record_equals_the_record(tmp_path):
 
 
 def test_score_mode_and_text_only_users_refuse_the_grammar(tmp_path):
-    from harness.cli.common.flags import read_call
-    from harness.cli.common.players import run_options
+    from harness.cli.arguments.flags import read_call
     from harness.cli.eval import parser
+    from harness.cli.playing.players import run_options
     from harness.evaluate import Sampling
 
     args = parser().parse_args(["-m", "smollm2-135m", "-e", "babyai", "--action-mode", "score"])
