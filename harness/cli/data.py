@@ -32,7 +32,6 @@ PROMPTS = "prompts/"
 """prefix of the names of published prompts"""
 EXPORTS = {
     "parquet": "one file of rows",
-    "inspect": "an .eval log",
     "predictions": "SWE-Gym patches as JSON lines for SWE-bench's harness",
 }
 MAKERS = {"textworld": "envsuite.envs.textworld.game_cache:prepare"}
@@ -229,14 +228,9 @@ def _export(args: argparse.Namespace) -> None:
             count = write_predictions(run, args.output)
             print(f"{args.output}: predictions for {cli.plural(count, 'instance')}")
             return
-        else:
-            from harness.interop.inspect import write_log
-
-            write_log(run, args.output)
     except ModuleNotFoundError as error:
-        extra = "inspect" if args.to == "inspect" else "interop"
         raise MissingExtra(
-            f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[{extra}]'"
+            f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[interop]'"
         ) from error
     cli.print_safely(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
 
