@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envsuite import registry
 from envsuite.errors import EnvsuiteError, UsageError
 from envsuite.escaping import one_line, setting
+from envsuite.types import Task
 from harness.cli.arguments.parser import CliParser
 from harness.cli.terminal.console import SafeConsole, accept_any_text, console, new_table, print_safely
 
@@ -30,6 +32,7 @@ __all__ = [
     "console",
     "import_modules",
     "new_table",
+    "one_task",
     "plural",
     "print_json",
     "print_safely",
@@ -85,6 +88,14 @@ def import_modules(names: Sequence[str]) -> None:
             raise UsageError(f"--module {name}: {error}. Give the name as Python imports it: my_package.my_env.") from (
                 error
             )
+
+
+def one_task(pattern: str, notices: list[str] | None = None) -> Task:
+    """Returns the only task that a pattern names. Raises UsageError."""
+    (task, *more) = registry.tasks(pattern, notices)
+    if more:
+        raise UsageError(f"{pattern!r} names {len(more) + 1} tasks: name one of them.")
+    return task
 
 
 class SigtermReceived(KeyboardInterrupt):

@@ -35,10 +35,7 @@ def _main(argv: Sequence[str] | None) -> int:
     notices: list[str] = []
     if not is_model(args.player):
         raise UsageError(f"--player {args.player!r} is the name of a built-in player: its row must not become yours.")
-    (task, *further_tasks) = registry.tasks(args.env, notices)
-    if further_tasks:
-        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: one is played at a time.")
-    config = configure(task, args.player, {**named(args, RunConfig), "set": args.set})
+    config = configure(cli.one_task(args.env, notices), args.player, {**named(args, RunConfig), "set": args.set})
     task, knobs = config.task, config.knobs
     console = cli.console()
 
