@@ -6,8 +6,8 @@ from statistics import mean
 from typing import Any
 
 from envsuite import registry
+from envsuite.checks.gold import play
 from envsuite.core import TextEnv
-from envsuite.gold import play
 from envsuite.types import Task
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy

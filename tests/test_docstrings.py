@@ -16,7 +16,7 @@ EXAMPLES = {
     "harness.stats.intervals": ("success_interval",),
     "harness.stats.aggregate": ("pass_at_k",),
     "baselines.recipe": ("load",),
-    "baselines.math.estimators": ("leave_one_out",),
+    "baselines.math.advantages": ("leave_one_out",),
 }
 """module -> functions whose docstring must hold an example"""
 HEAVY = ("torch", "transformers", "huggingface_hub", "gymnasium", "numpy", "scipy", "rich", "peft")

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
-BASE = {"types", "errors", "messages", "spaces", "tools", "core", "plugins", "registry", "panels", "cache"}
+BASE = {"types", "errors", "messages", "spaces", "tools", "core", "plugins", "registry", "panels", "cache", "vector"}
 FOLDERS = {
     "harness": [
         ["types", "reasoning", "settings"],
@@ -33,9 +33,8 @@ FOLDERS = {
         ["__main__"],
     ],
     "baselines": [
-        ["configs", "math", "distributed", "logging"],
-        ["tables", "batch", "metrics"],
-        ["microbatch"],
+        ["ranges", "math", "distributed", "logging"],
+        ["tables", "generation", "batch", "metrics"],
         ["networks"],
         ["algorithms"],
         ["consistency"],

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from harness.cli.common.progress import LiveBar
+from harness.cli.terminal.progress import LiveBar
 
 DISPLAYED = {
     "eval": ("success", "low", "high", "reward", "turns"),

@@ -16,14 +16,7 @@ from rich.table import Table
 from envsuite.cache import MARKER, cache_dir
 from envsuite.errors import UsageError, did_you_mean
 from harness import cli
-from harness.episodes.store import PART as EPISODES
 from harness.episodes.store import EpisodeStore
-
-PARTS = (
-    "alfworld", "datascicoding", "docker", "envsuite", "models", "openml", "play", "prompts", "replies", "servers",
-    "swegym", "textworld",
-)  # fmt: skip
-"""folders that may be removed from a cache without the marker, which an older version made"""
 
 MB = 10**6
 
@@ -60,15 +53,12 @@ def _main(argv: Sequence[str] | None) -> int:
     root = cache_dir()
     marked = (root / MARKER).exists()
     folders = (path for path in sorted(root.iterdir()) if path.is_dir())
-    parts = {path.name: path for path in folders if marked or path.name in (*PARTS, EPISODES)}
+    parts = {path.name: path for path in folders}
     if args.verb == "list":
         print(root)
         for name, path in parts.items():
             count, size = _size(path)
             print(f"  {name:24} {count:8,} files {size / MB:10.1f} MB")
-        return 0
-    if args.part in (*PARTS, EPISODES) and args.part not in parts:
-        print(f"{root} has no {args.part}: there is nothing to remove")
         return 0
     if args.part is not None and args.part not in parts:
         raise UsageError(

@@ -13,12 +13,13 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.checks import absent, check, seeds_to_check
 from envsuite.checks.certificate import certificate
+from envsuite.checks.gold import TIMES, deny_list, examine
 from envsuite.checks.leaks import LEAK_SECONDS
 from envsuite.errors import UsageError
-from envsuite.gold import TIMES, deny_list, examine
 from envsuite.sandbox import drivers, selftest
 from envsuite.types import Task
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.suites.plan import parse_setting
 
 
@@ -31,15 +32,8 @@ def parser() -> argparse.ArgumentParser:
         "Instances: envsuite check --gold SWEGym-records --set records=FILE --deny-list bad.txt",
     )
     parser.add_argument("env", nargs="*", help="family, task id or glob")
-    parser.add_argument(
-        "--sandbox",
-        action="store_true",
-        help="only attack every sandbox driver and list the results",
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
-    parser.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
+    parser.add_argument("--sandbox", action="store_true", help="only attack every sandbox driver and list the results")
+    add_common(parser, "set", "module", "verbose")
     parser.add_argument(
         "--seconds", type=float, default=LEAK_SECONDS, help="time limit of the leak check (default: 60)"
     )
@@ -60,7 +54,6 @@ def parser() -> argparse.ArgumentParser:
     gold.add_argument(
         "--deny-list", type=Path, metavar="FILE", help="write the failed games to FILE, for later --set deny=FILE"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return parser
 
 

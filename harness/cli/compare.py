@@ -14,6 +14,7 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.interop import other_runs
 from harness.stats.compare import PROTOCOL, Difference, Run, Standing, compare, read_run, refuse_unlike, standing
 from harness.stats.intervals import Interval
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help="two or more run folders, inspect logs (.eval), Harbor jobs, verifiers folders, or SWE-bench reports",
     )
-    parser.add_argument("--metric", default="success", help="success | reward | progression | a metric of the task")
+    add_common(parser, "metric")
     parser.add_argument("--effect", type=float, default=0.05, help="difference that would matter (default: 0.05)")
     parser.add_argument("--level", type=float, default=0.05, help="significance level (default: 0.05)")
     parser.add_argument("--power", type=float, default=0.8, help="power (default: 0.8)")
@@ -44,8 +45,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
     )
     parser.add_argument("--profile", action="store_true", help="print the share of games above each score, per run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "json", "verbose")
     return parser
 
 
@@ -65,7 +65,7 @@ def _main(argv: Sequence[str] | None) -> int:
     differences = compare(runs, args.metric, args.effect, args.level, args.power)
     standings = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
-        pairs = [_without_nan({**asdict(pair), "mean": _without_nan(pair.mean._asdict())}) for pair in differences]
+        pairs = [{**asdict(pair), "mean": pair.mean._asdict()} for pair in differences]
         cli.print_json({"runs": [_plain(entry) for entry in standings], "differences": pairs})
         return 0
     console = cli.console()
@@ -132,20 +132,12 @@ def _in_words(interval: Interval) -> str:
     return f"{interval.value:.3f}{bounds} n={interval.n}"
 
 
-def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """Replaces NaN, which JSON cannot hold, by null."""
-    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()}
-
-
 def _plain(entry: Standing) -> dict[str, Any]:
-    def as_dict(interval: Interval) -> dict[str, Any]:
-        return _without_nan(interval._asdict())
-
     return {
         "name": entry.name,
-        **{name: as_dict(getattr(entry, name)) for name in ("success", "mean", "iqm")},
-        "repeats": {name: as_dict(interval) for name, interval in entry.repeats.items()},
-        "profile": {str(level): as_dict(interval) for level, interval in entry.profile.items()},
+        **{name: getattr(entry, name)._asdict() for name in ("success", "mean", "iqm")},
+        "repeats": {name: interval._asdict() for name, interval in entry.repeats.items()},
+        "profile": {str(level): interval._asdict() for level, interval in entry.profile.items()},
     }
 
 

@@ -19,6 +19,7 @@ from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.envs.datascicoding.added.reading import Format
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
@@ -115,13 +116,8 @@ def _add_adding(verbs: Any) -> None:
 
 def _add_episodes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-e", "--env", required=True, help="family or task id")
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
-    parser.add_argument("--split", default="train", help="train | test | the splits of the task (default: train)")
-    parser.add_argument("-n", "--episodes", type=int, default=100, help="games (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
-    parser.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
+    add_common(parser, "set", "module")
+    add_flags(parser, RunConfig, ("split", "episodes", "seed"), {"split": "train", "episodes": 100, "seed": 0})
 
 
 def _chosen(args: argparse.Namespace, model: str) -> RunConfig:

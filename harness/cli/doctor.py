@@ -18,6 +18,7 @@ from envsuite.cache import cache_dir, cache_root
 from envsuite.errors import EnvsuiteError
 from envsuite.installed import extras, version
 from harness import cli
+from harness.cli.arguments.flags import add_common
 
 SPACE_GB = 5.0
 """free disk space below which a download of torch or of a small model can fail"""
@@ -39,8 +40,7 @@ def parser() -> argparse.ArgumentParser:
         description="Examine this machine: Python, torch, GPU, sandbox, compilers, cache and data. Exits with 1 if "
         "something fails that every command needs.",
     )
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "json", "verbose")
     return parser
 
 

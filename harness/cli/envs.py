@@ -21,6 +21,7 @@ from envsuite.core import declared_knobs
 from envsuite.errors import MissingExtra
 from envsuite.types import Task
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.stats.intervals import success_interval
 
 
@@ -32,8 +33,7 @@ def parser() -> argparse.ArgumentParser:
         "--measure", type=int, metavar="N", help="play N games per task and write the cards (for developers)"
     )
     parser.add_argument("--seed", type=int, default=0, help="with --measure: offset of the first game (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "json", "verbose")
     return parser
 
 

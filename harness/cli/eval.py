@@ -13,9 +13,9 @@ from rich.console import Console
 
 from envsuite.errors import UsageError, did_you_mean
 from harness import cli
-from harness.cli.common.flags import Call, add_options, read_call
-from harness.cli.common.players import Players, play
-from harness.cli.common.preview import describe, show_prompt
+from harness.cli.arguments.flags import Call, add_options, read_call
+from harness.cli.playing.players import Players, play
+from harness.cli.playing.preview import describe, show_prompt
 from harness.evaluate import RunConfig
 from harness.lm import model_files
 from harness.policies import ADVISED, gguf_file, is_model, record_name, team_name

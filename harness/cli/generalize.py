@@ -17,8 +17,8 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli, cost
-from harness.cli.common.flags import Call, add_common, add_options, read_call
-from harness.cli.common.players import Players, play
+from harness.cli.arguments.flags import Call, add_common, add_options, read_call
+from harness.cli.playing.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
 from harness.generalization import generalize, grids
@@ -43,13 +43,7 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training settings; repeatable (first axis)",
     )
-    add(
-        "--base",
-        action="append",
-        default=[],
-        metavar="MODEL",
-        help="a model before training, to compare the trained ones with at every setting; may be repeated",
-    )
+    add("--base", action="append", default=[], metavar="MODEL", help="a model before training; may be repeated")
     add("-e", "--env", default="", help="family or task id")
     add(
         "--axis",

@@ -14,6 +14,7 @@ from string import Template
 from envsuite import registry
 from envsuite.errors import UsageError
 from harness import cli
+from harness.cli.arguments.flags import add_common
 
 FILES = {  # where it goes -> the template; $package is filled in here too
     "pyproject.toml": "pyproject",
@@ -31,10 +32,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="Example: envsuite new lights-out; cd lights-out; pytest",
     )
     commands.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
-    commands.add_argument(
-        "-o", "--output-dir", type=Path, default=Path("."), help="create the package in this folder (default: .)"
-    )
-    commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    commands.add_argument("-o", "--output-dir", type=Path, default=Path("."), help="parent folder (default: .)")
+    add_common(commands, "verbose")
     return commands
 
 

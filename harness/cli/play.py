@@ -6,39 +6,26 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from envsuite import registry
 from envsuite.errors import UsageError
-from envsuite.types import RewardMode
 from harness import cli
-from harness.evaluate import Execution, RunConfig, evaluate, resolve_split
+from harness.cli.arguments.flags import add_common
+from harness.evaluate import Execution, RunConfig, evaluate
 from harness.play import HELP, play
 from harness.policies import is_model
+from harness.settings import add_flags, named, read
 from harness.stats.summary import result_table
-from harness.suites.plan import parse_setting
+from harness.suites.plan import configure
 
 
 def parser() -> argparse.ArgumentParser:
     commands = cli.CliParser(prog="envsuite play", description="Play in the terminal. " + HELP + ".")
     commands.add_argument("env", help="family or task id")
-    commands.add_argument(
-        "--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated"
-    )
-    commands.add_argument(
-        "--split", default="", help="train | test | the splits of the task; default: the task's last one"
-    )
-    commands.add_argument("-n", "--episodes", type=int, default=1, help="games to play")
-    commands.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
-    commands.add_argument("--reward", default="sparse", help=" | ".join(map(str, RewardMode)))
-    commands.add_argument("--max-turns", type=int, default=None, help="limit on turns, besides the environment's own")
+    add_common(commands, "set", "module", "output_dir", "verbose")
+    add_flags(commands, RunConfig, ("split", "episodes", "seed", "reward", "max_turns"), {"episodes": 1})
+    add_flags(commands, Execution, ("resume",))
     commands.add_argument("--player", default="human", help="who plays: the name in the table")
-    commands.add_argument("-o", "--output-dir", type=Path, default=Path("runs"), help="folder of all runs")
-    commands.add_argument("--resume", action="store_true", help="continue a run of the same settings")
-    commands.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
-    commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return commands
 
 
@@ -55,18 +42,8 @@ def _main(argv: Sequence[str] | None) -> int:
     (task, *further_tasks) = registry.tasks(args.env, notices)
     if further_tasks:
         raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: one is played at a time.")
-    task, split = resolve_split(task, args.split)
-    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
-    config = RunConfig(
-        task,
-        args.player,
-        knobs,
-        split,
-        args.episodes,
-        seed=args.seed,
-        reward_mode=args.reward,
-        max_turns=args.max_turns,
-    )
+    config = configure(task, args.player, {**named(args, RunConfig), "set": args.set})
+    task, knobs = config.task, config.knobs
     console = cli.console()
 
     def say(text: str) -> None:
@@ -75,14 +52,14 @@ def _main(argv: Sequence[str] | None) -> int:
     for notice in notices:
         say(notice)
     say(f"{task.id} {json.dumps(knobs) if knobs else ''}  {HELP}\n")
-    env = registry.build(task, args.reward, **knobs)
+    env = registry.build(task, config.reward_mode, **knobs)
     try:
         _, summary = evaluate(
             config,
             args.output_dir,
             lambda: None,  # type: ignore[arg-type, return-value]
-            Execution(resume=args.resume),
-            play=lambda todo: play(env, todo, _asker(), say, args.max_turns),
+            read(Execution, named(args, Execution)),
+            play=lambda todo: play(env, todo, _asker(), say, config.max_turns),
         )
     finally:
         env.close()

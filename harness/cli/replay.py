@@ -13,9 +13,9 @@ from envsuite import reading
 from envsuite.errors import UsageError
 from envsuite.sandbox import drivers
 from harness import cli, records
-from harness.cli.common.counter import counter
-from harness.cli.common.flags import ENDPOINT, TRUSTED_HELP, Call, add_common
-from harness.cli.common.players import run_options
+from harness.cli.arguments.flags import ENDPOINT, TRUSTED_HELP, Call, add_common
+from harness.cli.playing.players import run_options
+from harness.cli.terminal.counter import counter
 from harness.evaluate import RunConfig
 from harness.execution import Connection, Execution
 from harness.generalization import grid_check

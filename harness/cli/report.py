@@ -10,8 +10,8 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingExtra, UsageError
 from harness import cli
-from harness.cli.common.counter import counter
-from harness.cli.common.flags import TRUSTED_HELP
+from harness.cli.arguments.flags import TRUSTED_HELP, add_common
+from harness.cli.terminal.counter import counter
 from harness.stats.compare import PROTOCOL
 from harness.suites.plan import parse_setting
 
@@ -46,11 +46,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="SETTING",
         help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
     )
-    commands.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
-    commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(commands, "module", "verbose", set=TRUSTED_HELP)
     return commands
 
 

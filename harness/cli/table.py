@@ -12,10 +12,10 @@ from rich.console import Console
 
 from envsuite.errors import UsageError
 from harness import cli, cost
-from harness.cli.common import crossplay
-from harness.cli.common.flags import add_common, add_options, read_call
-from harness.cli.common.paper_tables import as_json, as_markdown, as_table
-from harness.cli.common.players import Players, play
+from harness.cli.arguments.flags import add_common, add_options, read_call
+from harness.cli.playing.players import Players, play
+from harness.cli.tables import crossplay
+from harness.cli.tables.paper_tables import as_json, as_markdown, as_table
 from harness.suites import reproduce
 from harness.suites.paper_table import PaperTable
 from harness.suites.published import table, tables

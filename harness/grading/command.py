@@ -14,6 +14,7 @@ from typing import Any
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.escaping import one_line
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.interop.predictions import Prediction, read_predictions
 from harness.stats.intervals import success_interval
 from harness.suites.plan import parse_setting
@@ -56,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-j", "--num-workers", type=int, default=0, help="patches graded at the same time (default: one per core)"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "verbose")
     return parser
 
 

@@ -1,6 +1,6 @@
 """Suites: named lists of tasks under one fixed protocol, so that results can be compared with published ones.
 
-`suites.toml` declares them; `harness.suites.plan.with_protocol` applies one to a request.
+`suites.toml` declares them; `harness.suites.plan.under_suite` applies one to the settings of a call.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from inspect_ai.tool import ToolCall
 from envsuite import registry
 from envsuite.errors import DataError, MissingExtra, UsageError
 from envsuite.tools import ACT
-from harness.cli.common.flags import read_call
-from harness.cli.common.players import run_options
+from harness.cli.arguments.flags import read_call
 from harness.cli.eval import parser
+from harness.cli.playing.players import run_options
 from harness.evaluate import RunConfig, Sampling
 from harness.policies import find, make_policy
 from harness.policies.inspect_models import InspectPolicy

@@ -13,7 +13,7 @@ import pytest
 
 from envsuite import registry
 from harness import cli
-from harness.cli.common.progress import RunProgress, duration
+from harness.cli.terminal.progress import RunProgress, duration
 from harness.policies import make_policy
 from harness.rollout.activity import WINDOW, Activity, Heartbeat
 from harness.rollout.executors import LocalExecutor
@@ -24,7 +24,7 @@ from tests.api.server import answer, refuse, running
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = (
-    "from harness.cli import eval; from harness.cli.common.progress import RunProgress; "
+    "from harness.cli import eval; from harness.cli.terminal.progress import RunProgress; "
     "from harness.rollout.activity import Heartbeat; RunProgress.FIRST = Heartbeat.EVERY = 0.2; eval.main()"
 )
 """envsuite-eval that prints a line every 0.2 seconds"""

@@ -6,7 +6,6 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym import edits, expert
-from envsuite.envs.swegym.judge.grading import grade, refused, worth
 from envsuite.envs.swegym.planted import problem as planted_problem
 from envsuite.envs.swegym.planted import tasks
 from envsuite.errors import BadKnob, DataError, UsageError
@@ -210,21 +209,6 @@ def test_the_limit_of_time_truncates(envs):
     assert (terminated, truncated, info["stop_reason"]) == (False, True, "timeout")
 
 
-def test_the_limit_of_tokens_truncates_and_grades_what_there_is(envs):
-    env = envs("sparse", tokens=100)
-    env.reset(seed=0)
-    *_, truncated, info = env.step("true")
-    assert (truncated, info["stop_reason"]) == (False, None)
-    *_, truncated, info = env.step("printf '%0400d' 1")
-    assert (truncated, info["stop_reason"], info["fault"]) == (True, "max_tokens", "no_patch")
-
-
-def test_drivers_for_clusters_are_not_there_yet_and_say_so():
-    for driver in drivers.LATER:
-        with pytest.raises(drivers.NoSandbox, match=f"The {driver} sandbox is not implemented yet: use bwrap"):
-            registry.build("SWEGym-easy-v0", sandbox=driver)
-
-
 def test_paid_by_the_turn_is_paid_as_a_difference(envs):
     env = envs(pay="turn")
     env.reset(seed=0)
@@ -234,17 +218,6 @@ def test_paid_by_the_turn_is_paid_as_a_difference(envs):
     assert env.step("git stash pop")[1] == 1.0
     assert env.step("submit")[1] == 0.0
     assert env.success
-
-
-def test_pass_ratio_pays_a_change_that_does_nothing_nearly_everything(envs):
-    task = {task.instance_id: task for task in tasks.manifest()}[SMALL]
-    env = envs(dense="pass_ratio")
-    env.reset(seed=0)
-    env.step("echo '# nothing' >> uritemplate/api.py")
-    _, reward, *_, info = env.step("submit")
-    stored, failing = len(task.pass_to_pass), len(task.fail_to_pass)
-    assert reward == pytest.approx(stored / (stored + failing))
-    assert not info["success"]
 
 
 def test_shaped_rewards_sum_to_the_start_potential(envs):
@@ -259,14 +232,6 @@ def test_shaped_rewards_sum_to_the_start_potential(envs):
             discount *= env.shaping.gamma
         assert info["success"]
         assert total == pytest.approx(1.0)
-
-
-def test_the_gated_reward_waits_for_the_right_files():
-    half = grade({"f1": "PASSED", "p1": "PASSED"}, ("f1", "f2"), ("p1", "p2"))
-    assert worth(half, "gated", right_files=True) == 0.25
-    assert worth(half, "gated", right_files=False) == 0.0
-    assert worth(half, "f2p_gated", right_files=True) == 0.0
-    assert worth(refused("timeout", ("f1",)), "gated", right_files=True) == 0.0
 
 
 def test_hidden_tests_are_not_in_the_copy_and_still_grade(envs):
@@ -371,7 +336,7 @@ def test_what_cannot_be_played_is_said_at_once(tmp_path):
     for knobs, error, word in (
         ({"bugs": 9}, BadKnob, "bugs"),
         ({"package": ("numpy",)}, UsageError, "no tasks of the package 'numpy'"),
-        ({"hops": 10, "size": 1}, UsageError, "No SWE-Gym task fits"),
+        ({"bugs": 3, "size": 1}, UsageError, "No SWE-Gym task fits"),
         ({"instances": ("nowhere-1",)}, UsageError, "no instance 'nowhere-1'"),
         ({"records": str(tmp_path / "none.jsonl")}, DataError, "does not exist"),
         ({"records": str(tmp_path)}, DataError, "contains no NAME/instance.json"),

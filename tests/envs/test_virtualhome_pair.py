@@ -7,9 +7,9 @@ import re
 import pytest
 
 from envsuite import registry
-from envsuite.envs.virtualhome.household.layouts import layout
-from envsuite.envs.virtualhome.household.structure import split_of, split_of_seed
-from envsuite.envs.virtualhome.household.vocabulary import noun_of
+from envsuite.envs.virtualhome.homes.layouts import layout
+from envsuite.envs.virtualhome.homes.structure import split_of, split_of_seed
+from envsuite.envs.virtualhome.homes.vocabulary import noun_of
 from envsuite.envs.virtualhome.pair.env import PairEnv
 from envsuite.envs.virtualhome.pair.experts import ErrandExpert
 from envsuite.envs.virtualhome.pair.game import NOT_YOURS

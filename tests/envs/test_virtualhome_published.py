@@ -2,8 +2,8 @@
 
 import pytest
 
-from envsuite.envs.virtualhome.rules import published
-from envsuite.envs.virtualhome.rules.engine import HomeState
+from envsuite.envs.virtualhome.engine import HomeState
+from envsuite.envs.virtualhome.published import tasks as published
 from tests.golden import digests
 
 NAMES = (

@@ -95,7 +95,7 @@ def test_an_address_without_a_model_is_refused(capsys):
     assert code == 0, error
 
 
-@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v1"])
+@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v0"])
 def test_another_wording_is_refused_where_it_would_change_files_and_programs(task, capsys):
     words = ["-m", "small", "--base-url", "http://localhost:9/v1", "-e", task, "--dry-run"]
     code, _, error = call(eval.main, [*words, "--prompt-wording", "invented"], capsys)

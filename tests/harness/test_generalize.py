@@ -417,4 +417,4 @@ def test_invalid_knobs_and_axes_are_refused():
         grid("HiLo", {"size": ["2", "9999"]})
     args = command.parser().parse_args(["-m", "random@rooms=2", "-e", "HiLo", "--axis", "size=8,16"])
     with pytest.raises(UsageError, match="is no axis of this grid"):
-        command._run(args, parts.model("random@rooms=2"), grid("HiLo", {"size": ["8"]})[0])
+        command._run(command.read_call(args), parts.model("random@rooms=2"), grid("HiLo", {"size": ["8"]})[0])

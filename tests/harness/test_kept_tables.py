@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness import records
-from harness.cli.common.paper_tables import pages
+from harness.cli.tables.paper_tables import pages
 from harness.provenance.replay import check
 from harness.stats.summary import summarise
 from harness.suites.published import tables

@@ -10,7 +10,7 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli import table as command
-from harness.cli.common import paper_tables
+from harness.cli.tables import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
@@ -457,8 +457,8 @@ def test_a_study_is_listed_below_its_table_and_in_no_cell(tmp_path):
     plan = {
         "title": "In small",
         "recipe": "textworld-guide",
-        "vary": "algorithm",
-        "variants": ["ppo", "rloo"],
+        "factors": {"algorithm": {"ppo": {"algorithm": "ppo"}, "rloo": {"algorithm": "rloo"}}},
+        "compare": "algorithm",
         "seeds": 3,
         "set": {},
     }
@@ -505,7 +505,7 @@ def test_a_corrupt_record_of_a_study_is_named_and_a_truncated_last_one_is_replac
         path.write_text(torn + json.dumps(study_run(3)) + "\n")
         with pytest.raises(DataError, match=r"runs\.jsonl:1 is not a run of a study"):
             training_studies.read(path)
-    unset = {"recipe": "textworld-guide", "vary": "algorithm", "variants": ["ppo"], "seeds": 1}
+    unset = {"title": "Small", "recipe": "textworld-guide", "factors": {"algorithm": {"ppo": {}}}, "seeds": 1}
     for plan in ([], unset):
         (tmp_path / "plan.json").write_text(json.dumps(plan))
         with pytest.raises(DataError, match="is not a study"):

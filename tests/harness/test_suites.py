@@ -10,7 +10,7 @@ from envsuite.envs.alfworld.games.data import EXPECTED
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.errors import UsageError
 from envsuite.types import Panel
-from harness.cli.common.flags import read_call
+from harness.cli.arguments.flags import read_call
 from harness.cli.eval import parser
 from harness.prompting import protocols
 from harness.suites import suites

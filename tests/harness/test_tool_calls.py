@@ -388,9 +388,9 @@ def test_the_replayed_record_equals_the_record(tmp_path):
 
 
 def test_score_mode_and_text_only_users_refuse_the_grammar(tmp_path):
-    from harness.cli.common.flags import read_call
-    from harness.cli.common.players import run_options
+    from harness.cli.arguments.flags import read_call
     from harness.cli.eval import parser
+    from harness.cli.playing.players import run_options
     from harness.evaluate import Sampling
 
     args = parser().parse_args(["-m", "smollm2-135m", "-e", "babyai", "--action-mode", "score"])

@@ -11,8 +11,8 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError
 from harness import records
-from harness.cli.common.counter import counter
 from harness.cli.replay import main
+from harness.cli.terminal.counter import counter
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.provenance import certificates, inside, sandboxed

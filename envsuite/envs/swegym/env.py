@@ -8,13 +8,11 @@ the episode. So do the limits on turns and time: then the repository is graded a
 episode counts as truncated unless it is resolved.
 
 Rewards. `sparse`: 1 if all FAIL_TO_PASS and all PASS_TO_PASS tests pass. `dense`, according to the
-knob of that name: `f2p_gated` (the share of FAIL_TO_PASS that passes, if all PASS_TO_PASS pass),
+knob of that name: `f2p_gated` (the share of FAIL_TO_PASS that passes, if all PASS_TO_PASS pass) or
 `pass_ratio` (the share of all tests that pass, as in the Practitioner's Guide's code: a change that
-does nothing earns nearly 1 if PASS_TO_PASS is long; a test states this), `gated` (0 until a file of
-the gold patch is changed; then the share of FAIL_TO_PASS times the share of PASS_TO_PASS). It is
-paid at the end, or (`pay=turn`) as a difference at every turn that changed something. `shaped`:
-from the expert, which needs one command per file that differs from the gold patch, and `submit`;
-generated tasks only.
+does nothing earns nearly 1 if PASS_TO_PASS is long). It is paid at the end, or (`pay=turn`) as a
+difference at every turn that changed something. `shaped`: from the expert, which needs one command
+per file that differs from the gold patch, and `submit`; planted bugs only.
 
 The agent's changes are graded in a fresh sandbox, applied to a fresh copy of the repository: see
 `tampering`.
@@ -38,7 +36,7 @@ from envsuite.core import TextEnv
 from envsuite.envs.swegym import edits, instances, preflight
 from envsuite.envs.swegym.expert import plan
 from envsuite.envs.swegym.judge import suite
-from envsuite.envs.swegym.judge.grading import refused, worth
+from envsuite.envs.swegym.judge.grading import refused
 from envsuite.envs.swegym.knobs import KNOBS
 from envsuite.envs.swegym.menu import LADDER, MINED_LADDER
 from envsuite.envs.swegym.planted import tasks
@@ -122,7 +120,6 @@ class SWEGym(TextEnv):
         self._history: list[str] = []
         self._paid = 0.0
         self._began = 0.0
-        self._bytes = 0
 
     # ---- the game --------------------------------------------------------------------------------------------------
 
@@ -138,7 +135,6 @@ class SWEGym(TextEnv):
         self._paid = 0.0
         self._graded: dict[str, bytes | None] = {}
         self._began = time.monotonic()
-        self._bytes = 0
         self.objective = self._problem.statement
         return self.objective
 
@@ -195,7 +191,6 @@ class SWEGym(TextEnv):
             ended = self.settings.mined and reply.exit_code < 0  # by a limit; the text says which
             code = "no exit code" if ended else f"exit code {reply.exit_code}"
             text = f"{code}, in {self.workspace.place}\n{reply.text or '(no output)'}"
-        self._bytes += len(command.encode(errors="replace")) + len(text.encode(errors="replace"))
         if (reason := self._limit()) is not None:
             return self._end(text, reason, reply.ok)
         reward = 0.0
@@ -209,8 +204,6 @@ class SWEGym(TextEnv):
         settings = self.settings
         if 0 < settings.seconds <= time.monotonic() - self._began:
             return StopReason.TIMEOUT
-        if 0 < settings.tokens * 4 <= self._bytes:
-            return StopReason.MAX_TOKENS
         return StopReason.MAX_STEPS if self.turn + 1 >= settings.max_steps else None
 
     def _reply(self, action: edits.EditAction) -> CommandReply:
@@ -261,8 +254,7 @@ class SWEGym(TextEnv):
 
     def _due(self) -> float:
         """Returns the dense reward that is not yet paid."""
-        assert self._problem is not None
-        value = worth(self._report, self.settings.dense, bool(set(self._graded) & set(self._problem.gold_files)))
+        value = float(getattr(self._report, self.settings.dense))
         due = value - self._paid
         self._paid = value
         return due

@@ -37,16 +37,14 @@ def panel(**settings: Any) -> Panel:
             "(.jsonl, .json, .parquet, a folder of instances, or a data set on the hub)."
         )
     if settings["mined"]:
-        fitting_tasks = _mined(settings)
-        rows = [(task.package, task.record.instance_id, _content(task.record)) for task in fitting_tasks]
+        rows = [(task.package, task.record.instance_id, _content(task.record)) for task in _mined(settings)]
         name = f"swegym/mined/{settings['mined']}/{settings['split']}"
     elif settings["records"]:
         known = published_in(settings["records"], settings["data_split"])
         rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
         name = f"swegym/{Path(settings['records']).name}"
     else:
-        fitting = _fitting(settings)
-        rows = [(task.package.name, task.instance_id, task.instance_id) for task in fitting]
+        rows = [(task.package.name, task.instance_id, task.instance_id) for task in _fitting(settings)]
         name = "/".join(["swegym", *Path(settings["tasks"]).parts[-1:], settings["split"]])
     if missing := (only | named) - {row[1] for row in rows}:
         raise UsageError(
@@ -64,7 +62,7 @@ def why_none(settings: dict[str, Any]) -> str:
     if settings["tasks"] and settings["split"] not in ("all", *splits):
         names = " and ".join(sorted(splits))
         return f"the packages in {settings['tasks']} belong to the split {names}: set split=all."
-    return "allow more packages, another number of bugs or fewer hops."
+    return "allow more packages, or another number of bugs."
 
 
 def facts(settings: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +93,6 @@ def facts(settings: dict[str, Any]) -> dict[str, Any]:
         "fail_to_pass": spread([len(task.fail_to_pass) for task in fitting]),
         "gold_patch_lines": spread([task.patch_lines for task in fitting]),
         "gold_patch_files": spread([len(task.paths) for task in fitting]),
-        "hops": spread([task.hops for task in fitting]),
     }
 
 
@@ -154,18 +151,15 @@ def _fitting(settings: dict[str, Any]) -> list[tasks.PlantedTask]:
             f"{did_you_mean(wrong[0], known)} For other packages generate tasks: "
             "`envsuite swe build NAME -o FOLDER`, then tasks=FOLDER."
         )
-    return [task for task in listed if _fits(task, settings)]
-
-
-def _fits(task: tasks.PlantedTask, settings: dict[str, Any]) -> bool:
-    return (
-        (not settings["package"] or task.package.name in settings["package"])
+    return [
+        task
+        for task in listed
+        if (not settings["package"] or task.package.name in settings["package"])
         and settings["split"] in ("all", task.package.split)
         and settings["bugs"] in (0, len(task.bugs))
         and settings["files"] in (0, len(task.paths))
-        and task.hops >= settings["hops"]
         and (not settings["size"] or packages.lines_of_code(task.package) <= settings["size"])
-    )
+    ]
 
 
 def _denied(entries: Sequence[str]) -> tuple[set[str], set[str]]:

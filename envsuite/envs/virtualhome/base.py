@@ -1,13 +1,12 @@
-"""`HomeEnv`, the common base of both versions: an environment around a game in a home."""
+"""`HomeEnv`, the common base of published and drawn homes: an environment around a game in a home."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import OrderedDict
 from typing import Any
 
 from envsuite.core import TextEnv
-from envsuite.envs.virtualhome.rules.published import GAMMA
+from envsuite.envs.virtualhome.published.tasks import GAMMA
 from envsuite.types import Outcome
 
 
@@ -17,25 +16,11 @@ class HomeEnv(TextEnv):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
     game: Any
     """the game of the current episode"""
-    kept_games: int = 8
-    """games kept with their plans and texts, for repeated attempts at one seed"""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._games: OrderedDict[int, Any] = OrderedDict()
+    _game_seed: int | None = None
 
     @abstractmethod
-    def _draw_game(self, seed: int) -> Any:
+    def _game_of(self, seed: int) -> Any:
         """Returns the game of a seed."""
-
-    def _game(self, seed: int) -> Any:
-        """Returns the game of a seed from a small cache."""
-        game = self._games.get(seed)
-        if game is None:
-            game = self._games[seed] = self._drawn_game(seed)
-            if len(self._games) > self.kept_games:
-                self._games.popitem(last=False)
-        return game
 
     def _reset(self, seed: int) -> str:
         self._enter(seed)
@@ -43,7 +28,9 @@ class HomeEnv(TextEnv):
         return text
 
     def _enter(self, seed: int) -> None:
-        self.game = self._game(seed)
+        """Sets the game of a seed; repeated attempts at one seed keep the game with its plans."""
+        if seed != self._game_seed:
+            self.game, self._game_seed = self._game_of(seed), seed
         self.objective = self.game.objective
 
     def _act(self, command: str) -> Outcome:
@@ -77,4 +64,4 @@ class HomeEnv(TextEnv):
         from envsuite.envs.virtualhome import picture  # pillow, on first use
 
         draw_or_write = picture.draw if self.render_mode == "rgb_array" else picture.write
-        return draw_or_write(self.game.engine, self.game.state, self.objective)
+        return draw_or_write(self.game.home, self.game.state, self.objective)

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from envsuite.envs.virtualhome.rules.engine import HomeEngine, HomeState
+from envsuite.envs.virtualhome.engine import HomeState
+from envsuite.envs.virtualhome.home import Home
 
 CARD, LINE, GAP, HEAD = 150, 15, 8, 22  # card width, line height, spacing and title height in pixels
 COLUMNS = 4  # cards per row in a room
@@ -16,15 +17,14 @@ SURFACE, CONTAINER, OPENED, SEAT, PLAIN, RUNNING = "#ecd9b8", "#c9d3de", "#e8eef
 AGENT = "#2f6db5"
 
 
-def draw(engine: HomeEngine, s: HomeState, title: str = "") -> npt.NDArray[np.uint8]:
+def draw(home: Home, s: HomeState, title: str = "") -> npt.NDArray[np.uint8]:
     """Draws the whole home, [height, width, 3] uint8: a frame per room and a card per piece of furniture.
 
     A card lists the things there, in grey behind a closed door. A yellow corner marks a running appliance; the blue dot
     is the agent, next to the names of the things it holds.
     """
-    home = engine.home
     font = ImageFont.load_default(size=12)
-    rooms = [(room, _cards(engine, s, room)) for room in home.room_bits]
+    rooms = [(room, _cards(home, s, room)) for room in home.room_bits]
     columns = 2 if len(rooms) > 1 else 1
     width = columns * (COLUMNS * (CARD + GAP) + 2 * GAP) + GAP
     heights = [HEAD + 2 * GAP + sum(_row_height(row) + GAP for row in _rows(cards)) + LINE for _, cards in rooms]
@@ -43,14 +43,14 @@ def draw(engine: HomeEngine, s: HomeState, title: str = "") -> npt.NDArray[np.ui
         pen.text((x + 10, y + 6), home.nouns[room], fill=INK, font=font)
         corners = _draw_cards(pen, font, cards, x + GAP + 3, y + HEAD + GAP)
         if room == s.room:
-            _draw_agent(pen, font, engine, s, corners.get(_spot(engine, s)), (x + 130, y + 13))
+            _draw_agent(pen, font, home, s, corners.get(_spot(home, s)), (x + 130, y + 13))
     return np.asarray(image)
 
 
-def _spot(engine: HomeEngine, s: HomeState) -> int:
+def _spot(home: Home, s: HomeState) -> int:
     """Returns the furniture at which the agent is drawn (0: none), preferring furniture that commands can name."""
-    near = s.seat & s.near or s.near & ~engine.home.movable
-    preferred = near & engine.home.target or near
+    near = s.seat & s.near or s.near & ~home.movable
+    preferred = near & home.target or near
     return 1 << preferred.bit_length() - 1 if preferred else 0
 
 
@@ -61,8 +61,7 @@ class _Card:
         self.bit, self.lines, self.fill, self.running, self.hidden = bit, lines, fill, running, hidden
 
 
-def _cards(engine: HomeEngine, s: HomeState, room: int) -> list[_Card]:
-    home = engine.home
+def _cards(home: Home, s: HomeState, room: int) -> list[_Card]:
     in_hand = s.right | s.left
     cards = []
     for bit in home.bits(home.fixed_in[room]):
@@ -111,7 +110,7 @@ def _draw_cards(
 def _draw_agent(
     pen: ImageDraw.ImageDraw,
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-    engine: HomeEngine,
+    home: Home,
     s: HomeState,
     at: tuple[int, int] | None,
     door: tuple[int, int],
@@ -120,7 +119,7 @@ def _draw_agent(
     pen.ellipse((x - 8, y - 8, x + 8, y + 8), fill=AGENT, outline="#ffffff", width=2)
     if s.sitting:
         pen.rectangle((x - 8, y + 3, x + 8, y + 8), fill=AGENT)
-    names = [engine.home.nouns[bit] for bit in (s.right, s.left) if bit]
+    names = [home.nouns[bit] for bit in (s.right, s.left) if bit]
     words = ("you sit" if s.sitting else "you") + (f", with {' and '.join(names)}" if names else "")
     pen.text((door[0] + 14, door[1] - 7), words, fill=AGENT, font=font)
     pen.ellipse((door[0] - 2, door[1] - 4, door[0] + 6, door[1] + 4), fill=AGENT)
@@ -136,17 +135,16 @@ def _wrap(text: str, width: int) -> list[str]:
     return lines
 
 
-def write(engine: HomeEngine, s: HomeState, title: str = "") -> str:
+def write(home: Home, s: HomeState, title: str = "") -> str:
     """Returns the whole home as text: one line per piece of furniture, with '@' at the agent."""
-    home = engine.home
     lines = [title] if title else []
     in_hand = [home.nouns[bit] for bit in (s.right, s.left) if bit]
     for room in home.room_bits:
         here = room == s.room
         you = f"  @ holding {', '.join(in_hand) or 'nothing'}{', sitting' if s.sitting else ''}" if here else ""
         lines.append(f"[{home.nouns[room]}]{you}")
-        for card in _cards(engine, s, room):
-            at = "@" if here and card.bit == _spot(engine, s) else " "
+        for card in _cards(home, s, room):
+            at = "@" if here and card.bit == _spot(home, s) else " "
             states = []
             if card.bit & home.door:
                 states.append("closed" if card.hidden else "open")

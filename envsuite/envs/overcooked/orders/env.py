@@ -23,7 +23,7 @@ from envsuite.envs.overcooked.foods import FOODS, normalise
 from envsuite.envs.overcooked.grid import STAY
 from envsuite.envs.overcooked.menu import LEVELS
 from envsuite.envs.overcooked.orders import picture, text
-from envsuite.envs.overcooked.orders.generator import DrawnGame, Settings, draw_game
+from envsuite.envs.overcooked.orders.generator import Settings, draw_game
 from envsuite.envs.overcooked.orders.planner import Follower, greedy_follower, planner
 from envsuite.envs.overcooked.orders.rules import Durations, Game, State
 from envsuite.envs.overcooked.orders.work import Estimator, open_dishes
@@ -86,9 +86,6 @@ class OrdersEnv(TextEnv):
         self._open(seed)
         return text.observation(self.now, self.state)
 
-    def _draw_game(self, seed: int) -> DrawnGame:
-        return draw_game(self.draw_settings, seed)
-
     @property
     def now(self) -> Game:
         """The game with the orders as they are."""
@@ -96,7 +93,7 @@ class OrdersEnv(TextEnv):
 
     def _open(self, seed: int) -> None:
         """Sets everything that depends on the seed."""
-        self.game, *self.plans = self._drawn_game(seed)
+        self.game, *self.plans = draw_game(self.draw_settings, seed)
         self.estimator = Estimator(self.game)
         self.state = self.game.start()
         self._total = max(1, self._estimate())

@@ -1,4 +1,4 @@
-"""Grading: test statuses to a `Report`, and a report to a dense reward (`worth`).
+"""Grading: test statuses to a `Report`.
 
 A test passes if it is PASSED or XFAIL, and in PASS_TO_PASS also if it is SKIPPED; a test without a
 status fails. A name that the data set truncated inside its parameter matches all tests with that
@@ -120,16 +120,3 @@ def grade_log(
     if exit_code not in (None, 0) and not {"FAILED", "ERROR"} & set(statuses.values()):
         return refused("exit_code", fail_to_pass, pass_to_pass)
     return grade(statuses, fail_to_pass, pass_to_pass)
-
-
-def worth(report: Report, dense: str, right_files: bool) -> float:
-    """Returns the dense reward of a report. `right_files`: a file of the gold patch was changed."""
-    if dense == "f2p_gated":
-        return report.f2p_gated
-    if dense == "pass_ratio":
-        return report.pass_ratio
-    passing, broken = len(report.pass_to_pass), len(report.pass_to_pass_broken)
-    fixed, left = len(report.fail_to_pass), len(report.fail_to_pass_left)
-    if report.fault or not right_files or not fixed:
-        return 0.0
-    return fixed / (fixed + left) * (passing / (passing + broken) if passing + broken else 1.0)

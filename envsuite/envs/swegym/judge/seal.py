@@ -18,28 +18,11 @@ PLAN = "ENVSUITE_TEST_PLAN"
 """variable that holds the plan of a published record's run: {"only": ids without parameters, or None for all;
 "phases": None, or the name of the module `forking` in this folder, which also has the file plan.json}"""
 RUNNER = (
-    "_pytest.runner",
-    "_pytest.reports",
-    "_pytest.python",
-    "_pytest.unittest",
-    "_pytest.main",
-    "_pytest.nodes",
-    "_pytest.outcomes",
-    "_pytest.skipping",
-    "_pytest.terminal",
-    "_pytest._code.code",
-    "_pytest.assertion.util",
-    "_pytest.config",
-    "pluggy._hooks",
-    "pluggy._callers",
-    "pluggy._manager",
-    "pluggy._result",
-    "pluggy.callers",
-    "pluggy.hooks",
-    "pluggy.manager",
-    "unittest.case",
-    "json",
-)
+    "_pytest.runner", "_pytest.reports", "_pytest.python", "_pytest.unittest", "_pytest.main",
+    "_pytest.nodes", "_pytest.outcomes", "_pytest.skipping", "_pytest.terminal", "_pytest._code.code",
+    "_pytest.assertion.util", "_pytest.config", "pluggy._hooks", "pluggy._callers", "pluggy._manager",
+    "pluggy._result", "pluggy.callers", "pluggy.hooks", "pluggy.manager", "unittest.case", "json",
+)  # fmt: skip
 """modules whose functions and classes decide a verdict, in all versions of pytest"""
 WORLD = ("builtins", "time", "datetime")
 """modules that tests may patch, and the code under test may not"""

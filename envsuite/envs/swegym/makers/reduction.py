@@ -7,39 +7,22 @@ debugging (Misherghi and Su, 2006).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
-Part = TypeVar("Part")
+Subset = TypeVar("Subset")
 
 
 class OutOfBudget(Exception):
     """More checks would be needed than the budget allows."""
 
 
-class CheckBudget(Generic[Item]):
-    """Counts checks, and remembers the result of each."""
-
-    def __init__(self, check: Callable[[frozenset[Item]], bool], most: int) -> None:
-        self.check, self.left = check, most
-        self.results: dict[frozenset[Item], bool] = {}
-
-    def holds(self, items: frozenset[Item]) -> bool:
-        """Returns whether the check holds for `items`. Raises OutOfBudget."""
-        if items not in self.results:
-            if self.left <= 0:
-                raise OutOfBudget
-            self.left -= 1
-            self.results[items] = self.check(items)
-        return self.results[items]
-
-
 def minimise(
     items: Sequence[Item],
     check: Callable[[frozenset[Item]], bool],
     most: int,
-    group: Callable[[Item], Hashable] | None = None,
+    group: Callable[[Item], Hashable] = lambda item: 0,
 ) -> list[Item]:
     """Returns a subset of `items`, in their order, for which `check` holds and from which no item can be
     left out.
@@ -47,38 +30,39 @@ def minimise(
     The check must hold for all items together. `group`: a key by which items are first reduced
     together. Raises OutOfBudget after `most` checks.
     """
-    budget = CheckBudget(check, most)
-    chosen = list(items)
-    if group is not None:
-        keys = list(dict.fromkeys(group(item) for item in items))
-        if len(keys) > 1:
+    results: dict[frozenset[Item], bool] = {}
 
-            def holds_for(subset: Sequence[Hashable]) -> bool:
-                return budget.holds(frozenset(item for item in items if group(item) in set(subset)))
+    def holds(chosen: Iterable[Item]) -> bool:
+        subset = frozenset(chosen)
+        if subset not in results:
+            if len(results) >= most:
+                raise OutOfBudget
+            results[subset] = check(subset)
+        return results[subset]
 
-            remaining = set(_ddmin(keys, holds_for))
-            chosen = [item for item in items if group(item) in remaining]
-    return _ddmin(chosen, lambda subset: budget.holds(frozenset(subset)))
+    keys = list(dict.fromkeys(map(group, items)))
+    remaining = set(_ddmin(keys, lambda subset: holds(item for item in items if group(item) in subset)))
+    return _ddmin([item for item in items if group(item) in remaining], holds)
 
 
-def _ddmin(items: list[Part], holds: Callable[[Sequence[Part]], bool]) -> list[Part]:
-    parts = 2
+def _ddmin(items: list[Subset], holds: Callable[[Sequence[Subset]], bool]) -> list[Subset]:
+    count = 2
     while len(items) > 1:
-        bounds = [len(items) * number // parts for number in range(parts + 1)]
-        subsets = [items[bounds[number] : bounds[number + 1]] for number in range(parts)]
+        bounds = [len(items) * number // count for number in range(count + 1)]
+        subsets = [items[bounds[number] : bounds[number + 1]] for number in range(count)]
         smaller = next((subset for subset in subsets if holds(subset)), None)
         if smaller is not None:
-            items, parts = smaller, 2
+            items, count = smaller, 2
             continue
         complements = [
             [item for number, subset in enumerate(subsets) if number != left_out for item in subset]
-            for left_out in range(parts)
+            for left_out in range(count)
         ]
-        smaller = next((rest for rest in complements if holds(rest)), None) if parts > 2 else None
+        smaller = next((subset for subset in complements if holds(subset)), None) if count > 2 else None
         if smaller is not None:
-            items, parts = smaller, max(parts - 1, 2)
-        elif parts < len(items):
-            parts = min(len(items), 2 * parts)
+            items, count = smaller, max(count - 1, 2)
+        elif count < len(items):
+            count = min(len(items), 2 * count)
         else:
             break
     return items

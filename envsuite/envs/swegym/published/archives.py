@@ -77,19 +77,6 @@ def fetch(requirement: str) -> Path:
             return downloaded.rename(folder / downloaded.name)
 
 
-def prefetch(requirements: Sequence[str]) -> None:
-    """Downloads the archives that the cache lacks in one call, which is faster than one call for each.
-
-    An archive that fails is passed over; `fetch` raises the reason. Raises IndexFailure without a connection.
-    """
-    missing = [text for text in requirements if not any(_folder(text).glob("*.tar.gz"))]
-    if missing:
-        with tempfile.TemporaryDirectory(dir=cache_dir("swegym", "archives")) as scratch:
-            for text, answer in _download(missing, Path(scratch)).items():
-                if isinstance(answer, Path):
-                    answer.replace(_folder(text) / answer.name)
-
-
 def _folder(requirement: str) -> Path:
     return cache_dir("swegym", "archives", re.sub(r"[^\w.=+-]", "_", requirement))
 

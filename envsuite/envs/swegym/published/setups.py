@@ -96,7 +96,6 @@ def of_image(name: str) -> Installation:
 
 
 _TEXTS = ("python", "install", "test_cmd", "directives", "parser")
-_LISTS = ("pins", "pre_pip")
 _EDITABLE = ("*.pth", "*.egg-link", "__editable__*.py", "*.dist-info/direct_url.json")
 """files of a virtual environment that hold the path of a package installed with `pip install -e`"""
 WORKSPACE = "/testbed"
@@ -123,12 +122,9 @@ def check_setup(setup: Any, where: str) -> dict[str, Any]:
         wrong = "field 'pins' is missing"
     else:
         texts, env = {name: setup[name] for name in _TEXTS if name in setup}, setup.get("env", {})
-        for name in _LISTS:
-            value = setup.get(name) or []
-            if not isinstance(value, list) or not all(
-                isinstance(word, str) and word and word[0] != "-" for word in value
-            ):
-                wrong = f"field {name!r} is not a list of requirements"
+        pins = setup["pins"] if isinstance(setup["pins"], list) else [None]
+        if not all(isinstance(pin, str) and pin and pin[0] != "-" for pin in pins):
+            wrong = "field 'pins' is not a list of requirements"
         if bad := [name for name, value in texts.items() if not isinstance(value, str) or not value.strip()]:
             wrong = f"field {bad[0]!r} is not text"
         if not isinstance(env, dict) or not all(isinstance(value, (str, int, float)) for value in env.values()):
@@ -153,7 +149,7 @@ def check_named(setup: Mapping[str, Any], where: str) -> None:
         )
     requirement = setup["source"]["req"]
     is_archive = requirement.startswith("/") and requirement.endswith(".tar.gz") and Path(requirement).is_file()
-    for name in (*([] if is_archive else [requirement]), *setup["pins"], *(setup.get("pre_pip") or ())):
+    for name in (*([] if is_archive else [requirement]), *setup["pins"]):
         if not _NAMED.fullmatch(name):
             raise DataError(
                 f"The setup {where} cannot be used: {name[:80]!r} is not NAME or NAME==VERSION. If you trust it, play "
@@ -228,7 +224,7 @@ def _installed(setup: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _folder(setup: Mapping[str, Any], kind: str, *content: Any) -> Path:
-    tools = [setup["pins"], setup.get("pre_pip"), python_of(setup).executable]
+    tools = [setup["pins"], python_of(setup).executable]
     name = hashlib.sha256(json.dumps([*content, *tools], sort_keys=True).encode()).hexdigest()[:16]
     return cache_dir("swegym", kind, name)
 
@@ -242,10 +238,8 @@ def _install(setup: Mapping[str, Any], environment: Path) -> None:
             return
         shutil.rmtree(environment, ignore_errors=True)
         _run([python_of(setup).executable, "-m", "venv", str(environment)])
-        install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        if setup.get("pre_pip"):
-            _run([*install, *setup["pre_pip"]])
-        _run([*install, *(["--no-build-isolation"] if setup.get("no_build_isolation") else []), *setup["pins"]])
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        _run([*pip, "install", "-q", *setup["pins"]])
         (environment / "ready").touch()
 
 

@@ -1,6 +1,6 @@
 """VirtualHome for two agents with split knowledge: each has its own rooms, its own list, and sees only where it is.
 
-A drawn home of version 1, with its furniture, common sense, commands and names, is divided: each agent has keys to its
+A drawn home, with its furniture, common sense, commands and names, is divided: each agent has keys to its
 own rooms and to one shared room. Every thing on an agent's list starts in the other one's rooms and belongs in the
 agent's own rooms. So the agent that knows what is needed cannot reach it, and the one that can does not know what is
 needed. They act in turn, agent 1 first, and can add a message to a command.
@@ -21,12 +21,12 @@ from itertools import chain, zip_longest
 from typing import Any, ClassVar
 
 from envsuite.core import TextEnv
-from envsuite.envs.virtualhome.household.classes import DrawSettings
-from envsuite.envs.virtualhome.household.text import HOUSEHOLD_TOOLS, LOOK
+from envsuite.envs.virtualhome.homes.classes import DrawSettings
+from envsuite.envs.virtualhome.homes.text import HOME_TOOLS, LOOK
 from envsuite.envs.virtualhome.menu import PAIR_LEVELS
-from envsuite.envs.virtualhome.pair.draft import AGENTS, draw_shared_home
 from envsuite.envs.virtualhome.pair.experts import ErrandExpert, blind_commands
 from envsuite.envs.virtualhome.pair.game import SharedGame
+from envsuite.envs.virtualhome.pair.generator import AGENTS, draw_shared_home
 from envsuite.errors import UsageError
 from envsuite.messages import Mailbox, split_message
 from envsuite.tools import ACT
@@ -82,7 +82,7 @@ class PairEnv(TextEnv):
     )  # fmt: skip
     ranges = {"dense": (0.0, 1.0), "errands": (0.0, 1.0)}
     levels = PAIR_LEVELS
-    tools = HOUSEHOLD_TOOLS
+    tools = HOME_TOOLS
     experts: ClassVar[tuple[str, ...]] = ("", "partial")
     team_knobs: ClassVar[dict[str, Any]] = {"partner": "team"}
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
@@ -224,4 +224,4 @@ class PairEnv(TextEnv):
 
         draw_or_write = picture.draw if self.render_mode == "rgb_array" else picture.write
         title = f"Agent {self.active + 1}. {self.game.note(self.active)}"
-        return draw_or_write(self.game.engine, self.game.state(self.active), title)
+        return draw_or_write(self.game.home, self.game.state(self.active), title)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from envsuite.envs.virtualhome.generator import catalog
-from envsuite.envs.virtualhome.household.partial import ANYWHERE
-from envsuite.envs.virtualhome.household.text import LOOK
-from envsuite.envs.virtualhome.household.vocabulary import (
+from envsuite.envs.virtualhome.engine import CLOSE, GRAB, OPEN, PUTBACK, PUTIN, STANDUP, WALK, HomeAction
+from envsuite.envs.virtualhome.homes.searching import ANYWHERE
+from envsuite.envs.virtualhome.homes.text import LOOK
+from envsuite.envs.virtualhome.homes.vocabulary import (
+    catalog,
     category,
     furniture_spec,
     noun_of,
@@ -17,7 +18,6 @@ from envsuite.envs.virtualhome.household.vocabulary import (
     vocabulary,
 )
 from envsuite.envs.virtualhome.pair.game import SharedGame
-from envsuite.envs.virtualhome.rules.engine import CLOSE, GRAB, OPEN, PUTBACK, PUTIN, STANDUP, WALK, HomeAction
 
 _GUESSES, _PROBES = 2, 2  # names tried for a thing by the blind player, and places where it is sought
 
@@ -54,10 +54,10 @@ class ErrandExpert:
 
     def look(self) -> None:
         """Remembers what the agent sees now."""
-        engine, home, s = self.game.engine, self.game.home, self.game.state(self.agent)
-        self._known.update(home.bits(engine.visible(s) & home.movable))
+        rules, home, s = self.game.rules, self.game.home, self.game.state(self.agent)
+        self._known.update(home.bits(rules.visible(s) & home.movable))
         for piece in home.bits(home.fixed_in[s.room] & (home.surface | home.container)):
-            if not piece & home.door & ~s.open and (not engine.nearsighted or home.root[piece] == s.near):
+            if not piece & home.door & ~s.open and (not rules.nearsighted or home.root[piece] == s.near):
                 self._inspected.add(piece)
 
     def next(self, searching: bool = False) -> tuple[str, str]:
@@ -96,7 +96,7 @@ class ErrandExpert:
         return LOOK, ""
 
     def _index(self, item: str) -> int:
-        return self.game.engine.index(self.game.home.bit[item])
+        return self.game.rules.index(self.game.home.bit[item])
 
     def _room_of(self, item: str) -> int:
         home = self.game.home
@@ -117,7 +117,7 @@ class ErrandExpert:
         """Returns True if the agent knows that a thing on its list lies in the shared room: it was told, or sees it."""
         bit = self.game.home.bit[item]
         return (
-            self.told_all or self._mentioned(item) or bool(self.game.engine.visible(self.game.state(self.agent)) & bit)
+            self.told_all or self._mentioned(item) or bool(self.game.rules.visible(self.game.state(self.agent)) & bit)
         )
 
     def _requests(self) -> list[str]:

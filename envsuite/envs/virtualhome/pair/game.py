@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
-from envsuite.envs.virtualhome.household.rules import HouseholdEngine
-from envsuite.envs.virtualhome.household.text import LOOK, REASONS, Offers, QuotedCommandParser, ShortNarrator
-from envsuite.envs.virtualhome.pair.draft import SharedHome
-from envsuite.envs.virtualhome.rules.engine import WALK, HomeAction, HomeState
-from envsuite.envs.virtualhome.rules.goals import predicate
+from envsuite.envs.virtualhome.engine import WALK, HomeAction, HomeState
+from envsuite.envs.virtualhome.homes.conditions import test_of
+from envsuite.envs.virtualhome.homes.rules import HomeRules
+from envsuite.envs.virtualhome.homes.text import LOOK_ACTION, REFUSED, HomeCommandParser, Narrator, offers, phrase
+from envsuite.envs.virtualhome.pair.generator import SharedHome
 from envsuite.envs.virtualhome.text import listing
 
 _OWN = 7  # fields of a HomeState that belong to one agent: room to facing; the others are the home's
@@ -31,16 +30,16 @@ class SharedGame:
 
     def __init__(self, drawn: SharedHome, nearsighted: bool) -> None:
         self.drawn, self.home = drawn, drawn.home
-        self.engine = HouseholdEngine(drawn.home, nearsighted)
-        self._tests = [[predicate(self.engine, c) for c in errand.conditions] for errand in drawn.errands]
+        self.rules = HomeRules(drawn.home, nearsighted)
+        self._tests = [[test_of(self.rules, c) for c in errand.conditions] for errand in drawn.errands]
         self._items = [drawn.home.bit[errand.item] for errand in drawn.errands]
-        self._narrator = ShortNarrator(self.engine)
-        self._list_offers = Offers(self.engine)
+        self._narrator = Narrator(self.rules)
+        self._parser = HomeCommandParser(self.home)
         self.shared = drawn.home.bit[drawn.shared]
         rooms = [sum(drawn.home.bit[room] for room in mine) | self.shared for mine in drawn.rooms]
         self._foreign = [[bit for bit in drawn.home.room_bits if not bit & mine] for mine in rooms]
-        self._locked = [{self._list_offers.phrase(HomeAction(WALK, bit)) for bit in bits} for bits in self._foreign]
-        start = self.engine.start
+        self._locked = [{phrase(self.home, HomeAction(WALK, bit)) for bit in bits} for bits in self._foreign]
+        start = self.rules.start
         self._own: list[tuple[Any, ...]] = []
         for name in drawn.starts:
             self._own.append((drawn.home.bit[name], *start[1:_OWN]))
@@ -49,10 +48,6 @@ class SharedGame:
         self.reached = [0] * len(drawn.errands)
         """milestones of each errand that were reached, as bits"""
 
-    @cached_property
-    def _grammar(self) -> QuotedCommandParser:
-        return QuotedCommandParser(self.home)
-
     def state(self, agent: int) -> HomeState:
         """Returns the home with one agent in it."""
         return HomeState(*self._own[agent], *self._home)
@@ -60,11 +55,11 @@ class SharedGame:
     def offers(self, agent: int) -> list[str]:
         """Returns the commands that an agent can give now."""
         locked = self._locked[agent]
-        return [command for command in self._list_offers(self.state(agent)) if command not in locked]
+        return [command for command in offers(self.rules, self.state(agent)) if command not in locked]
 
     def phrase(self, action: HomeAction) -> str:
         """Returns the command for an action."""
-        return self._list_offers.phrase(action)
+        return phrase(self.home, action)
 
     def describe(self, agent: int) -> str:
         """Returns all that an agent sees."""
@@ -87,18 +82,16 @@ class SharedGame:
 
     def act(self, agent: int, text: str) -> CommandResult:
         """Executes an agent's command and returns what it sees of it."""
-        action = self._list_offers.action(text) or self._grammar.parse(text)
-        if action is None and text.strip(" .!\"'`").lower() in ("look", LOOK):
-            action = HomeAction("look")
+        action = self._parser.parse(text)
         if action is None:
-            return CommandResult(REASONS["UNKNOWN"], False)
-        if action.verb == "look":
+            return CommandResult(REFUSED["UNKNOWN"], False)
+        if action == LOOK_ACTION:
             return CommandResult(self.describe(agent), True)
         if action.verb == WALK and action.x in self._foreign[agent]:
             return CommandResult(NOT_YOURS, False)
-        after, error = self.engine.apply(self.state(agent), action)
+        after, error = self.rules.apply(self.state(agent), action)
         if error:
-            return CommandResult(REASONS[error], False)
+            return CommandResult(REFUSED[error], False)
         self._own[agent], self._home = after[:_OWN], after[_OWN:]
         text = self._narrator.news(after, action)
         if action.verb == WALK and action.x & self.home.room_mask:
@@ -113,7 +106,7 @@ class SharedGame:
             item = self._items[i]
             if item in (s.right, s.left):
                 self.reached[i] |= 4 if agent == errand.owner else 1
-            elif self.reached[i] & 1 and s.inside[self.engine.index(item)] & self.shared:
+            elif self.reached[i] & 1 and s.inside[self.rules.index(item)] & self.shared:
                 self.reached[i] |= 0 if self._held_by(1 - agent, item) else 2
             if all(test(s) for test in self._tests[i]):
                 self.done[i], self.reached[i] = True, 7

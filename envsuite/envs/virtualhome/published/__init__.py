@@ -1,0 +1,1 @@
+"""Published tasks of TWOSOME and POAD, with all their quirks."""

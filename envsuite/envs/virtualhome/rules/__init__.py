@@ -1,1 +1,0 @@
-"""The rules of VirtualHome: homes, dynamics, goals, published tasks and an exact planner."""

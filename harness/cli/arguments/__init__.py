@@ -1,0 +1,1 @@
+"""Command lines: the parser, and flags that several commands have."""

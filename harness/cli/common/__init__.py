@@ -1,1 +1,0 @@
-"""Parts that several commands share: flags, the runs of a call, previews and progress bars."""

@@ -1,0 +1,1 @@
+"""Runs of a command: the players of a call, and previews."""

@@ -1,0 +1,1 @@
+"""Forms of `envsuite table`: published tables, and the matrix of players."""

@@ -1,0 +1,1 @@
+"""Output of commands: safe text, counters and progress."""
