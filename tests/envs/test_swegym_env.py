@@ -209,12 +209,6 @@ def test_the_limit_of_time_truncates(envs):
     assert (terminated, truncated, info["stop_reason"]) == (False, True, "timeout")
 
 
-def test_drivers_for_clusters_are_not_there_yet_and_say_so():
-    for driver in drivers.LATER:
-        with pytest.raises(drivers.NoSandbox, match=f"The {driver} sandbox is not implemented yet: use bwrap"):
-            registry.build("SWEGym-easy-v0", sandbox=driver)
-
-
 def test_paid_by_the_turn_is_paid_as_a_difference(envs):
     env = envs(pay="turn")
     env.reset(seed=0)
