@@ -23,7 +23,7 @@ def test_the_best_cycle_of_the_published_kitchen_pays(discount: str, profit: flo
     assert len(path) <= farming.CYCLE
 
 
-@pytest.mark.parametrize("task", ["food_preparation", "entertainment-fixed"])
+@pytest.mark.parametrize("task", ["food_preparation", "entertainment"])
 def test_no_paying_command_of_a_published_home_is_in_a_cycle(task: str) -> None:
     graph = farming.home(f"VirtualHome-{task}-v0")
     assert graph.paying > 0
@@ -37,8 +37,7 @@ def test_no_paying_command_of_a_published_home_is_in_a_cycle(task: str) -> None:
         ("BabyAI-level-GoToLocal-v0", "minigrid"),
         ("ALFWorld-generated-easy-v0", "alfworld"),
         ("VirtualHome-easy-v0", "numpy"),
-        ("VirtualHome-easy-v1", "numpy"),
-        ("Overcooked-easy-v1", "numpy"),
+        ("Overcooked-easy-v0", "numpy"),
     ],
 )
 def test_no_loop_of_sampled_episodes_pays_again(task: str, package: str) -> None:

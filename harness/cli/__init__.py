@@ -7,6 +7,7 @@ import contextlib
 import errno
 import importlib
 import json
+import math
 import os
 import signal
 import sys
@@ -47,13 +48,13 @@ def plural(count: int, noun: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Prints indented JSON; numbers are rounded to 12 significant digits, so that 0.82 is not 0.8200000000000001."""
+    """Prints indented JSON, with null for NaN and numbers of 12 significant digits: 0.82, not 0.8200000000000001."""
     print(json.dumps(_rounded(value), indent=2, default=str))
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.12g}")
+        return None if math.isnan(value) else float(f"{value:.12g}")
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -220,17 +220,6 @@ def test_paid_by_the_turn_is_paid_as_a_difference(envs):
     assert env.success
 
 
-def test_pass_ratio_pays_a_change_that_does_nothing_nearly_everything(envs):
-    task = {task.instance_id: task for task in tasks.manifest()}[SMALL]
-    env = envs(dense="pass_ratio")
-    env.reset(seed=0)
-    env.step("echo '# nothing' >> uritemplate/api.py")
-    _, reward, *_, info = env.step("submit")
-    stored, failing = len(task.pass_to_pass), len(task.fail_to_pass)
-    assert reward == pytest.approx(stored / (stored + failing))
-    assert not info["success"]
-
-
 def test_shaped_rewards_sum_to_the_start_potential(envs):
     env = envs("shaped")
     for detour in ([], ["echo 'x = 1' >> uritemplate/api.py", "true"]):
@@ -347,7 +336,7 @@ def test_what_cannot_be_played_is_said_at_once(tmp_path):
     for knobs, error, word in (
         ({"bugs": 9}, BadKnob, "bugs"),
         ({"package": ("numpy",)}, UsageError, "no tasks of the package 'numpy'"),
-        ({"hops": 10, "size": 1}, UsageError, "No SWE-Gym task fits"),
+        ({"bugs": 3, "size": 1}, UsageError, "No SWE-Gym task fits"),
         ({"instances": ("nowhere-1",)}, UsageError, "no instance 'nowhere-1'"),
         ({"records": str(tmp_path / "none.jsonl")}, DataError, "does not exist"),
         ({"records": str(tmp_path)}, DataError, "contains no NAME/instance.json"),

@@ -9,6 +9,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym.makers import planting, sdists
+from envsuite.envs.swegym.makers.sdists import Layout
 from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.envs.swegym.published import archives
 from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
@@ -154,7 +155,7 @@ def test_a_folder_goes_on_with_what_it_holds_and_takes_nothing_else_under_that_n
     archive, folder = made
     known = packages.described(folder)["wordy"]
     assert planting.admit(folder, "wordy") == planting.admit(folder, "wordy==1.0") == known
-    assert planting.admit(folder, str(archive), tests=["tests"]) == known
+    assert planting.admit(folder, str(archive), Layout(tests=("tests",))) == known
     second = sdist(tmp_path, {**TREE, "README": "another one"})
     with pytest.raises(UsageError, match=r"holds tasks of wordy 1\.0 made with other settings"):
         planting.admit(folder, str(second))
@@ -165,8 +166,7 @@ def test_a_folder_goes_on_with_what_it_holds_and_takes_nothing_else_under_that_n
 
 def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
     def looked(files, **message):
-        keys = {"code": (), "tests": (), "needs": (), "split": "", **message}
-        return sdists.look(sdist(tmp_path, {"PKG-INFO": ABOUT, **files}), tmp_path, **keys)
+        return sdists.look(sdist(tmp_path, {"PKG-INFO": ABOUT, **files}), tmp_path, Layout(**message))
 
     test = {"tests/test_a.py": ""}
     results = looked({"wordy.py": "", "setup.py": "", **test})
@@ -206,15 +206,15 @@ def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
             r"not pure Python "
             r"\(wordy/fast.c\)",
         ),
-        ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"tests": ["nowhere"]}, "no 'nowhere' in wordy 1.0"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"tests": ("nowhere",)}, "no 'nowhere' in wordy 1.0"),
         (
             {"PKG-INFO": ABOUT, "a.py": "", "b/c.py": "", "test_a.py": ""},
-            {"code": ["a.py", "b/c.py"]},
+            {"code": ("a.py", "b/c.py")},
             "must be in one folder",
         ),
         (
             {"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""},
-            {"needs": ["no-such-thing"]},
+            {"needs": ("no-such-thing",)},
             "pip install no-such-thing",
         ),
         (
@@ -227,7 +227,7 @@ def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
 )
 def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, message, words):
     with pytest.raises(EnvsuiteError, match=words):
-        planting.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), **message)
+        planting.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), Layout(**message))
     assert not (tmp_path / "tasks" / packages.DESCRIBED).exists()
 
 
@@ -282,11 +282,11 @@ def test_an_archive_that_is_too_large_is_refused_before_it_is_unpacked(tmp_path,
     monkeypatch.setattr(packages, "MOST_ARCHIVE", 2**20)
     path = sdist(tmp_path, {**TREE, "src/wordy/data.txt": "0" * 2**21})
     with pytest.raises(DataError, match=r"wordy-1\.0\.tar\.gz holds more than 1 MB"):
-        sdists.look(path, tmp_path, (), (), (), "")
+        sdists.look(path, tmp_path, Layout())
 
 
 def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
-    results = planting.admit(tmp_path / "tasks", "wordy==1.0", split="train")
+    results = planting.admit(tmp_path / "tasks", "wordy==1.0", Layout(split="train"))
     assert (results.title, results.split) == ("wordy 1.0", "train")
     assert packages.tree(results)["src/wordy/__init__.py"] == CODE
     assert packages.described(tmp_path / "tasks") == {"wordy": results}
@@ -366,18 +366,3 @@ def test_what_the_tests_need_is_in_both_sandboxes_and_missed_by_name(tmp_path, m
     again = shutil.copytree(folder, tmp_path / "again")
     with pytest.raises(MissingExtra, match="pip install no-such-thing"):
         registry.build("SWEGym-easy-v0", sandbox=DRIVER, tasks=str(again)).reset(seed=0)
-
-
-@pytest.mark.slow
-def test_a_package_of_the_real_index_is_fetched_made_into_tasks_and_played(tmp_path, monkeypatch):
-    monkeypatch.setattr(planting, "ROUND", {1: 4, 2: 1})
-    planting.build_all(tmp_path, ["jsonpointer==3.1.1"], 1, float("inf"), 1)
-    env = registry.build("SWEGym-medium-v0", sandbox=DRIVER, tasks=str(tmp_path), bugs=0)
-    try:
-        assert len(env.panel) == 5
-        for seed in range(5):
-            env.reset(seed=seed)
-            env.step(env.expert())
-            assert env.step("submit")[4]["success"] or env.step(env.expert())[4]["success"]
-    finally:
-        env.close()

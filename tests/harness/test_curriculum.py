@@ -87,5 +87,5 @@ def test_a_curriculum_continues_with_the_lesson_after_the_last():
 
 
 def test_a_rung_without_training_games_is_refused():
-    with pytest.raises(UsageError, match="VirtualHome-easy-unseen_home-v1 has no training games, only valid, test"):
-        Curriculum(["virtualhome-easy", "VirtualHome-easy-unseen_home-v1"])
+    with pytest.raises(UsageError, match="VirtualHome-easy-unseen_home-v0 has no training games, only valid, test"):
+        Curriculum(["virtualhome-easy", "VirtualHome-easy-unseen_home-v0"])

@@ -7,7 +7,21 @@ from pathlib import Path
 import pytest
 
 from envsuite.cache import cache_dir, write_atomically
-from harness.cli import boards, cache, check, compare, data, envs, eval, generalize, models, new, play, report, table
+from harness.cli import (
+    boards,
+    cache,
+    check,
+    compare,
+    data,
+    envs,
+    eval,
+    generalize,
+    models,
+    new,
+    play,
+    report,
+    table,
+)
 from harness.cli import replay as replay_command
 from tests import toys  # noqa: F401
 from tests.api.server import running

@@ -62,7 +62,7 @@ def why_none(settings: dict[str, Any]) -> str:
     if settings["tasks"] and settings["split"] not in ("all", *splits):
         names = " and ".join(sorted(splits))
         return f"the packages in {settings['tasks']} belong to the split {names}: set split=all."
-    return "allow more packages, another number of bugs or fewer hops."
+    return "allow more packages, or another number of bugs."
 
 
 def facts(settings: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,6 @@ def facts(settings: dict[str, Any]) -> dict[str, Any]:
         "fail_to_pass": spread([len(task.fail_to_pass) for task in fitting]),
         "gold_patch_lines": spread([task.patch_lines for task in fitting]),
         "gold_patch_files": spread([len(task.paths) for task in fitting]),
-        "hops": spread([task.hops for task in fitting]),
     }
 
 
@@ -159,7 +158,6 @@ def _fitting(settings: dict[str, Any]) -> list[tasks.PlantedTask]:
         and settings["split"] in ("all", task.package.split)
         and settings["bugs"] in (0, len(task.bugs))
         and settings["files"] in (0, len(task.paths))
-        and task.hops >= settings["hops"]
         and (not settings["size"] or packages.lines_of_code(task.package) <= settings["size"])
     ]
 

@@ -26,7 +26,6 @@ KNOBS = (
     Knob("split", "test", "packages to use: packages are split, not their tasks", choices=("train", "test", "all")),
     Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=4),
     Knob("files", 0, "files that contain a bug; 0: any number", low=0, high=3),
-    Knob("hops", 1, "least number of functions from a failing test to the nearest bug", low=1, high=10),
     Knob("size", 0, "largest number of lines of code of the package; 0: any", low=0),
     Knob("statement", "symptom", "level of detail of the issue", choices=DETAILS),
     Knob(
