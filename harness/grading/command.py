@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--records", default="",
         help="the instances: a file of SWE-Gym or SWE-bench records, a folder of instances, or a data set on the hub; "
-        "default: the shipped generated tasks",
+        "default: the shipped planted tasks",
     )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="KNOB=VALUE", help=f"set a knob of SWE-Gym: {', '.join(KNOBS)}"

@@ -1,4 +1,4 @@
-"""Generated tasks of any package: inspecting a source archive, generating tasks, playing a folder."""
+"""Planted tasks of any package: inspecting a source archive, generating tasks, playing a folder."""
 
 import io
 import shutil
@@ -334,7 +334,7 @@ def test_a_job_says_what_the_index_does_not_have(index, tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_played_says_why(made, tmp_path):
     for knobs, words in (
-        ({"tasks": str(tmp_path)}, "contains no generated tasks .* swe build NAME"),
+        ({"tasks": str(tmp_path)}, "contains no planted tasks .* swe build NAME"),
         ({"tasks": str(made[1]), "split": "train"}, "belong to the split test: set split=all"),
         ({"tasks": str(made[1]), "package": ("wordi",)}, "Did you mean 'wordy'"),
         ({"tasks": str(made[1]), "records": "x.jsonl"}, "one at a time"),

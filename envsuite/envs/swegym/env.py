@@ -173,7 +173,7 @@ class SWEGym(TextEnv):
             problem.statement = text
             preflight.require_gold(problem, settings.grade_seconds)
             return problem
-        task = instances.generated_in(settings.tasks)[name]
+        task = instances.planted_in(settings.tasks)[name]
         lease = Lease(suite.spec(task.package.needs), self.driver)  # keeps the judge warm between problems
         if self._lease is not None:
             self._lease.close()
