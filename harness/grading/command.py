@@ -20,7 +20,7 @@ from harness.suites.plan import parse_setting
 
 GOLD = "gold"
 """stands for the instances' own patches, as in SWE-bench's harness"""
-KNOBS = ("tasks", "data_split", "sandbox", "build", "grade_seconds")
+KNOBS = ("tasks", "data_split", "sandbox", "grade_seconds")
 """knobs of SWE-Gym that matter for grading"""
 
 

@@ -18,7 +18,6 @@ KNOBS = (
         choices=("", *LEVELS, "all"),
     ),
     Knob("published", False, "play published records only, those that `records` names"),
-    Knob("build", False, "docker: build a record's setup into an image instead of mounting it", trusted_only=True),
     Knob("instances", (), "only these instances, by id", trusted_only=False),
     Knob("deny", (), "instances to exclude, by id, or a file of ids: broken or flaky ones"),
     Knob("tasks", "", "folder of planted tasks, instead of the shipped ones"),

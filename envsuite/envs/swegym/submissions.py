@@ -53,7 +53,6 @@ class PatchGrader:
         tasks: str = "",
         data_split: str = "",
         sandbox: str = "auto",
-        build: bool = False,
         grade_seconds: float = 600.0,
     ) -> None:
         """The arguments are knobs of the environment. Without `records`, instances are planted tasks.
@@ -63,7 +62,7 @@ class PatchGrader:
         if records and tasks:
             raise UsageError("Published records and planted tasks are graded one at a time: name one of them.")
         self.driver = drivers.choose(sandbox)
-        self.build, self.seconds, self.published = build, grade_seconds, bool(records)
+        self.seconds, self.published = grade_seconds, bool(records)
         self._instances: Mapping[str, Any] = (
             instances.published_in(records, data_split) if records else instances.planted_in(tasks)
         )
@@ -128,7 +127,7 @@ class PatchGrader:
                     self._leases[needs] = Lease(suite.spec(needs), self.driver)
             return PlantedProblem(instance, "nothing", False, self.driver)
         record, setup = instance
-        problem = PublishedProblem(record, setup, self.driver, self.build)
+        problem = PublishedProblem(record, setup, self.driver)
         if reason := preflight.gold_failure(problem, self.seconds):
             raise EngineFailure(f"{instance_id} cannot be graded here: {reason}")
         return problem
