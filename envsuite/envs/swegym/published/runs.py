@@ -146,7 +146,7 @@ class RecordedProblem(RepairProblem):
         return done.stdout.decode(errors="replace"), done.exit_code, ""
 
     def command(self) -> tuple[str, str]:
-        """Returns a shell command to run first, and the one that runs the tests."""
+        """Returns a shell command to run first, and the command that runs the tests."""
         if "test_cmd" in self.setup:
             named = self.setup.get("directives") or " ".join(directives(self.record))
             return "", f"{self.setup['test_cmd']} {named}"
