@@ -1,8 +1,8 @@
 """Repositories and tools of published instances.
 
 A *setup* (`replay.json` next to the record) names a source (see `sources`) and the pins of a virtual
-environment. Both are created once, in the cache, and work with every driver. A record without a setup needs its published image: the repository in /testbed, the
-tools in a conda environment.
+environment. Both are created once, in the cache, and work with every driver. A record without a setup
+needs its published image: the repository in /testbed, the tools in a conda environment.
 """
 
 from __future__ import annotations
