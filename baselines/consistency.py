@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from baselines.configs import tinker as tinker_settings
 from baselines.logging import trackers
+from baselines.networks import tinker_settings
 from envsuite.errors import UsageError
 from envsuite.types import RewardMode
 

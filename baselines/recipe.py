@@ -1,13 +1,12 @@
 """Recipes: everything that defines a training run, read from TOML into dataclasses.
 
 `load` reads a file, `parse` a table; both raise UsageError for unknown keys, bad values and
-contradictions, before torch is imported. `find` resolves the name of a shipped recipe.
+contradictions. `find` resolves the name of a shipped recipe.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import tomllib
 import types
@@ -17,9 +16,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from baselines import consistency, tables
-from baselines.configs import CONFIGS, ModelConfig, SFTConfig, UpdateConfig
-from baselines.configs.generation import Generation
-from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, PositiveShare, Range, Share
+from baselines.algorithms import ALGORITHMS, module_of
+from baselines.algorithms.sft import SFTConfig
+from baselines.algorithms.update import UpdateConfig
+from baselines.generation import Generation
+from baselines.networks.settings import ModelConfig
+from baselines.ranges import Count, Natural, NonNegative, Normalisation, PositiveShare, Range, Share
 from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.prompting.prompting import Prompting
@@ -151,7 +153,7 @@ class Recipe:
     @property
     def module(self) -> types.ModuleType:
         """The algorithm's module, whose `update` takes an `UpdateInput`."""
-        return importlib.import_module(f"{self.config.package}.{self.algorithm}")
+        return module_of(self.algorithm)
 
     def turn_limit(self, update: int) -> int:
         """Returns the turn limit of the training episodes of an update; 0: the environment's own."""
@@ -252,10 +254,10 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
     """Builds a recipe from a table. Raises UsageError for unknown keys, bad values and
     contradictions."""
     name = table.get("algorithm")
-    if name not in CONFIGS:
-        hint = did_you_mean(str(name), CONFIGS)
-        raise UsageError(f"{where}: algorithm cannot be {name!r}: it is one of {', '.join(CONFIGS)}.{hint}")
-    recipe: Recipe = tables.build(Recipe, table, where, {"config": CONFIGS[name]}, separator=": ")
+    if name not in ALGORITHMS:
+        hint = did_you_mean(str(name), ALGORITHMS)
+        raise UsageError(f"{where}: algorithm cannot be {name!r}: it is one of {', '.join(ALGORITHMS)}.{hint}")
+    recipe: Recipe = tables.build(Recipe, table, where, {"config": module_of(name).Config}, separator=": ")
     try:
         consistency.validate(recipe)
     except UsageError as error:

@@ -27,6 +27,7 @@ import torch
 
 from baselines import recipe as recipes
 from baselines.algorithms import sft
+from baselines.algorithms.actor_critic import ActorCriticConfig
 from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateInput
 from baselines.collection import fixed_turns
@@ -35,10 +36,9 @@ from baselines.collection.ahead import RolloutAhead
 from baselines.collection.collector import Collected, Collector
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.sampler import check_choice
-from baselines.configs import PPO
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
-from baselines.math.finite import NonFiniteLoss
+from baselines.math.losses import NonFiniteLoss
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
 from baselines.networks.model import Model
 from baselines.networks.tinker import TinkerModel
@@ -258,18 +258,18 @@ class TrainingRun:
     def _warm_up_factor(self) -> int:
         """Returns how many ordinary batches the next one is as large as: only the first warms up a critic."""
         config = self.recipe.config
-        return config.critic_warmup_batch if isinstance(config, PPO) and self.update == 0 else 1
+        return config.critic_warmup_batch if isinstance(config, ActorCriticConfig) and self.update == 0 else 1
 
     def _further_passes(self, factor: int) -> int:
         """Returns how many passes over a warm-up's batch follow its first."""
         config = self.recipe.config
-        return config.critic_warmup - 1 if isinstance(config, PPO) and factor > 1 else 0
+        return config.critic_warmup - 1 if isinstance(config, ActorCriticConfig) and factor > 1 else 0
 
     def _learn(self, batch: Collected, factor: int = 1) -> dict[str, float]:
         """Takes the algorithm's steps on a batch, `factor` times as large as ordinary ones, and returns
         numbers to log."""
         recipe, config, share = self.recipe, self.recipe.config, 1.0
-        if factor > 1 and isinstance(config, PPO):
+        if factor > 1 and isinstance(config, ActorCriticConfig):
             share = config.critic_warmup_share
             config = dataclasses.replace(config, minibatches=max(1, round(config.minibatches * factor * share)))
         assert self.optimisers is not None

@@ -19,6 +19,8 @@ from harness.types import DescribesConnection, Policy
 NAME = "config.json"
 CONNECTION = ("request_fields", "server", "reply_cache")
 """Entries that are known only while a model plays: see `harness.types.DescribesConnection`."""
+NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host", *CONNECTION)
+"""Entries that are not hashed into `run_id`."""
 
 
 def write(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -53,13 +53,13 @@ def _episode(
     run = Trajectory(episode, env.instructions, info["objective"], dict(info["labels"]), final_observation=text)
     say("\n\n".join(filter(None, (env.instructions, info["objective"], text, env.play_help()))))
     past: list[tuple[Any, str, dict[str, Any]]] = []
-    draft = ""
+    edited = ""
     while run.stop_reason is None:
         admissible = info["admissible_commands"]
         try:
             line = ask(admissible).strip()
             if line == ":edit":
-                line = draft = edit(draft)
+                line = edited = edit(edited)
                 say(line)
             elif line.startswith(FENCE):
                 line = _block(line, ask)

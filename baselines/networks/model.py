@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from baselines.batch import AllowedTokens
-from baselines.configs import ModelConfig
-from baselines.distributed import fsdp
+from baselines.distributed import collectives, fsdp
 from baselines.networks.compiled import CompiledBlocks
 from baselines.networks.critic import Critic
 from baselines.networks.logprobs import allowed_logprobs, token_logprobs
@@ -37,6 +36,7 @@ from baselines.networks.prefix_sharing import (
     set_checkpointing,
 )
 from baselines.networks.reference import Reference
+from baselines.networks.settings import ModelConfig
 from envsuite.errors import UsageError
 from harness.lm import model_files
 
@@ -45,6 +45,9 @@ CRITICS = ("none", "head", "own")
 
 class Model:
     """Actor, critic and reference. The actor's `lm` and `tokenizer` also generate the rollout."""
+
+    processes = collectives
+    """Communication with the other processes that train this model."""
 
     def __init__(self, lm: Any, tokenizer: Any, config: ModelConfig) -> None:
         if config.critic not in CRITICS:

@@ -7,12 +7,12 @@ import contextlib
 import errno
 import importlib
 import json
+import math
 import os
 import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,13 @@ def plural(count: int, noun: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Prints indented JSON; numbers are rounded to 12 significant digits, so that 0.82 is not 0.8200000000000001."""
+    """Prints indented JSON, with null for NaN and numbers of 12 significant digits: 0.82, not 0.8200000000000001."""
     print(json.dumps(_rounded(value), indent=2, default=str))
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.12g}")
+        return None if math.isnan(value) else float(f"{value:.12g}")
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -129,8 +129,6 @@ def run(
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
     accept_any_text()
-    # Suites name the version that was published, on purpose.
-    warnings.filterwarnings("ignore", r".*envsuite/\S+ is out of date", DeprecationWarning)
     try:
         with sigterm_as_interrupt():
             code = command(argv)

@@ -17,8 +17,9 @@ from envsuite.cache import write_atomically
 from envsuite.errors import MissingData
 from harness import cli
 from harness.cli.tables import paper_tables
-from harness.evaluate import evaluate
+from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.settings import add_flags
 from harness.suites import leaderboard_pages, leaderboards
 
 ROOT = Path("leaderboards")
@@ -34,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     render.add_argument("--root", type=Path, default=ROOT, help="folder of the leaderboards")
     play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
-    play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
+    add_flags(play, RunConfig, ("episodes",), {"episodes": None})
     play.add_argument("--missing", action="store_true", help="only what the board has no floor or ceiling of")
     cli.add_verbose(verbs)
     return commands

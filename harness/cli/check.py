@@ -13,9 +13,9 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.checks import absent, check, seeds_to_check
 from envsuite.checks.certificate import certificate
+from envsuite.checks.gold import TIMES, deny_list, examine
 from envsuite.checks.leaks import LEAK_SECONDS
 from envsuite.errors import UsageError
-from envsuite.gold import TIMES, deny_list, examine
 from envsuite.sandbox import drivers, selftest
 from envsuite.types import Task
 from harness import cli

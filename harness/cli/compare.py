@@ -65,7 +65,7 @@ def _main(argv: Sequence[str] | None) -> int:
     differences = compare(runs, args.metric, args.effect, args.level, args.power)
     standings = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
-        pairs = [_without_nan({**asdict(pair), "mean": _without_nan(pair.mean._asdict())}) for pair in differences]
+        pairs = [{**asdict(pair), "mean": pair.mean._asdict()} for pair in differences]
         cli.print_json({"runs": [_plain(entry) for entry in standings], "differences": pairs})
         return 0
     console = cli.console()
@@ -132,20 +132,12 @@ def _in_words(interval: Interval) -> str:
     return f"{interval.value:.3f}{bounds} n={interval.n}"
 
 
-def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """Replaces NaN, which JSON cannot hold, by null."""
-    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()}
-
-
 def _plain(entry: Standing) -> dict[str, Any]:
-    def as_dict(interval: Interval) -> dict[str, Any]:
-        return _without_nan(interval._asdict())
-
     return {
         "name": entry.name,
-        **{name: as_dict(getattr(entry, name)) for name in ("success", "mean", "iqm")},
-        "repeats": {name: as_dict(interval) for name, interval in entry.repeats.items()},
-        "profile": {str(level): as_dict(interval) for level, interval in entry.profile.items()},
+        **{name: getattr(entry, name)._asdict() for name in ("success", "mean", "iqm")},
+        "repeats": {name: interval._asdict() for name, interval in entry.repeats.items()},
+        "profile": {str(level): interval._asdict() for level, interval in entry.profile.items()},
     }
 
 

@@ -6,8 +6,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +73,7 @@ def parser() -> argparse.ArgumentParser:
     agents.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
     games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
     _add_episodes(games)
-    games.add_argument(
-        "--num-workers", type=int, default=0, help="processes (0: one per core of the machine or the cluster)"
-    )
-    add_flags(games, Execution, ("executor", "ray_address"))
+    games.add_argument("--num-workers", type=int, default=0, help="processes (0: one per core)")
     demos = verbs.add_parser("demos", help="write the expert's games as chat JSONL for fine-tuning")
     demos.add_argument("-o", "--output", type=Path, required=True, help="JSONL file to write")
     _add_episodes(demos)
@@ -285,14 +281,7 @@ def _games(args: argparse.Namespace) -> int:
     if args.num_workers < 0:
         raise UsageError(f"--num-workers must be at least 0, not {args.num_workers}: 0 means one per core.")
     settings, seeds = {**registry.knob_names(config.task), **config.knobs}, config.seeds
-    how = read(Execution, {**named(args, Execution), "num_workers": -1})
-    spread: Callable[..., Iterator[Any]] | None = None
-    if how.executor == "ray":
-        from harness.cluster import connect
-        from harness.cluster.tasks import spread as over_nodes
-
-        spread = partial(over_nodes, connect.connect(how.ray_address), workers=args.num_workers)
-    games = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None, spread)
+    games = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None)
     count = 0
     for game in track(games, "games", len(seeds), console=cli.console(), disable=not sys.stdout.isatty()):
         if game.path is None:

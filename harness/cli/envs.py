@@ -90,7 +90,7 @@ def _families(console: Console, as_json: bool) -> None:
 
 def _measure(console: Console, task: Task, episodes: int, seed: int) -> None:
     """Measures a task and writes its card into the source checkout, beside the environment."""
-    from harness.capacity.difficulty import measure
+    from harness.difficulty_cards import measure
 
     path = Path(inspect.getfile(registry.env_class(task))).with_name("cards.json")
     cards = json.loads(path.read_text()) if path.exists() else {}
@@ -112,7 +112,7 @@ def card(task: Task) -> dict[str, Any]:
 
 def share_of_wins(measured: dict[str, Any], player: str) -> str:
     """Returns a player's success on a card with its 95 % interval; a dash if it was not measured."""
-    from harness.capacity.difficulty import IDLE_GAMES
+    from harness.difficulty_cards import IDLE_GAMES
 
     success = measured.get(f"{player}_success")
     if success is None:

@@ -78,8 +78,8 @@ def grade_all(
         with file.open("ab") as journal:
             for prediction, key, verdict, seconds in _graded(todo, grader, workers):
                 row = _row(key, verdict, seconds)
-                place = reports.instance_folder(folder, run_id, prediction.model, prediction.instance_id)
-                reports.write_instance(place, prediction, row, verdict.log, verdict.exit_code)
+                instance_folder = reports.instance_folder(folder, run_id, prediction.model, prediction.instance_id)
+                reports.write_instance(instance_folder, prediction, row, verdict.log, verdict.exit_code)
                 journal.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
                 journal.flush()
                 rows[key] = row

@@ -8,17 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.collection.resampling import replace_flat_groups  # noqa: E402
-from baselines.collection.rewards import adjusted  # noqa: E402
-from baselines.recipe import RewardSettings  # noqa: E402
-from baselines.studies import tiny_model  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from envsuite.types import Task  # noqa: E402
-from harness.stats.curriculum import task_ladder  # noqa: E402
-from harness.types import Episode, Reply, Trajectory, Turn  # noqa: E402
-from tests import toys  # noqa: E402, F401
+from baselines import recipe as recipes
+from baselines.collection.resampling import replace_flat_groups
+from baselines.collection.rewards import adjusted
+from baselines.recipe import RewardSettings
+from baselines.studies import tiny_model
+from baselines.train import TrainingRun
+from envsuite.errors import UsageError
+from envsuite.types import Task
+from harness.stats.curriculum import task_ladder
+from harness.types import Episode, Reply, Trajectory, Turn
+from tests import toys  # noqa: F401
 
 TASK = Task(id="Toy-v0", entry_point="")
 
@@ -35,7 +35,6 @@ def played(attempt, rewards, faults=(), **fields):
 
 
 # ---- groups that earned the same
-# -----------------------------------------------------------------------------------------
 
 
 def scored(first, *scores):
@@ -159,7 +158,6 @@ def test_settings_that_contradict_each_other_are_refused(changes, message):
 
 
 # ---- growing turn limits
-# ---------------------------------------------------------------------------------------------
 
 
 def test_the_turn_limit_grows_in_steps_and_stays_at_the_last():
@@ -169,7 +167,6 @@ def test_the_turn_limit_grows_in_steps_and_stays_at_the_last():
 
 
 # ---- gated rewards
-# ---------------------------------------------------------------------------------------------------
 
 
 def rewards_of(run, **settings):
@@ -191,7 +188,6 @@ def test_without_a_gate_all_rewards_count():
 
 
 # ---- a ladder of tasks
-# ---------------------------------------------------------------------------------------------------
 
 
 def test_success_moves_along_the_ladder_within_its_ends(folder):

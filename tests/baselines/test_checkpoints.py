@@ -7,17 +7,17 @@ import pytest
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
-from transformers import AutoModelForCausalLM  # noqa: E402
+from transformers import AutoModelForCausalLM
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.collection.fixed_turns import EpisodeStream  # noqa: E402
-from baselines.logging import checkpoints  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite import registry  # noqa: E402
-from envsuite.errors import DataError  # noqa: E402
-from harness.types import Reply, episode  # noqa: E402
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines.collection.fixed_turns import EpisodeStream
+from baselines.logging import checkpoints
+from baselines.train import TrainingRun
+from envsuite import registry
+from envsuite.errors import DataError
+from harness.types import Reply, episode
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 
 @pytest.fixture(scope="module")

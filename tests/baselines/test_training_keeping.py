@@ -11,23 +11,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rich.console import Console  # noqa: E402
+from rich.console import Console
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.batch import collate, token_rewards, turn_rewards  # noqa: E402
-from baselines.configs import UpdateConfig  # noqa: E402
-from baselines.logging import checkpoints, progress  # noqa: E402
-from baselines.math.finite import NonFiniteLoss  # noqa: E402
-from baselines.microbatch import evaluate  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import DataError, UsageError  # noqa: E402
-from harness.cli import data  # noqa: E402
-from tests.baselines.test_training import made, play  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft
+from baselines.algorithms.episode_rows import token_rewards
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateConfig, UpdateInput
+from baselines.batch import collate, evaluate, turn_rewards
+from baselines.logging import checkpoints, progress
+from baselines.math.losses import NonFiniteLoss
+from baselines.networks.model import Model, ModelConfig
+from baselines.train import TrainingRun
+from envsuite.errors import DataError, UsageError
+from harness.cli import data
+from tests.baselines.test_training import made, play
+from tests.baselines.test_training_scale import recipe
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +253,7 @@ def test_a_target_critic_gives_one_step_targets_and_follows(model):
     model.keep_target()
     batch = collate(runs)
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator())
-    values = evaluate(lambda rows: model.target_values(*rows[:3]), batch, 0, False)
+    values = evaluate(model, lambda rows: model.target_values(*rows[:3]), batch, 0)
     paid = token_rewards(batch, turn_rewards(runs))
     after = torch.cat([values[1:], values[:1]])
     last = torch.cat([batch.episode[1:] != batch.episode[:-1], torch.tensor([True])])

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from envsuite import gold, registry
+from envsuite import registry
+from envsuite.checks import gold
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.published import runs
 from envsuite.errors import DataError, UsageError

@@ -17,8 +17,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import records
-from harness.capacity import cost
+from harness import cost, records
 from harness.cli import eval as evaluation
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import make_policy

@@ -7,7 +7,21 @@ from pathlib import Path
 import pytest
 
 from envsuite.cache import cache_dir, write_atomically
-from harness.cli import boards, cache, check, compare, data, envs, eval, generalize, models, new, play, report, table
+from harness.cli import (
+    boards,
+    cache,
+    check,
+    compare,
+    data,
+    envs,
+    eval,
+    generalize,
+    models,
+    new,
+    play,
+    report,
+    table,
+)
 from harness.cli import replay as replay_command
 from tests import toys  # noqa: F401
 from tests.api.server import running
@@ -81,7 +95,7 @@ def test_an_address_without_a_model_is_refused(capsys):
     assert code == 0, error
 
 
-@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v1"])
+@pytest.mark.parametrize("task", ["SWEGym-easy-v0", "DataSciCoding-easy-v0"])
 def test_another_wording_is_refused_where_it_would_change_files_and_programs(task, capsys):
     words = ["-m", "small", "--base-url", "http://localhost:9/v1", "-e", task, "--dry-run"]
     code, _, error = call(eval.main, [*words, "--prompt-wording", "invented"], capsys)

@@ -7,7 +7,7 @@ import pytest
 
 from harness import records
 from harness.cli.tables.paper_tables import pages
-from harness.replay import check
+from harness.provenance.replay import check
 from harness.stats.summary import summarise
 from harness.suites.published import tables
 

@@ -10,8 +10,9 @@ from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import UsageError
 from examples import hilo
-from harness import records, replay
+from harness import records
 from harness.play import HELP, play
+from harness.provenance import replay
 from harness.types import episode
 from tests import toys  # noqa: F401
 

@@ -15,7 +15,7 @@ from harness.cli.replay import main as envsuite_replay
 from harness.cli.report import main as envsuite_report
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
-from harness.replay import check
+from harness.provenance.replay import check
 from tests import toys  # noqa: F401
 from tests.envs import little
 

@@ -57,8 +57,10 @@ def run(argv: Sequence[str]) -> int:
     cls = registry.env_class(task)
     agents = registry.agents(task, {**cls.team_knobs, **tasks[0].config.knobs})
     if agents < 2:
-        more = ", or --set cooks=2" if "cooks" in registry.knob_names(task) else ", as `envsuite envs overcooked` lists"
-        raise UsageError(f"{task.id} with these knobs has one player: name a task of several agents{more}.")
+        raise UsageError(
+            f"{task.id} with these knobs has one player: name a task of several agents, such as "
+            "Overcooked-AI-cramped_room-v0."
+        )
     names = list(dict.fromkeys(crossplay.teams(players, agents).values()))
     configs = {name: plan(name, call.flags, [args.env], team=agents)[0].config for name in names}
     if args.dry_run:
