@@ -35,8 +35,8 @@ class Actor(Forwarding):
     update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`);
-    `engine` generates in place of the model: vLLM in this process, or Tinker's service. `advisor` is
-    the expert whose advice the episodes shall hold.
+    `engine` generates instead of the model: vLLM in this process, or Tinker's service. `advisor` is
+    the expert whose advice is recorded in the episodes.
     """
 
     name, advice_kind, deterministic = "actor", "", False
