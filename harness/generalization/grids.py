@@ -84,7 +84,7 @@ Grids that `envsuite generalize` measured ([method](../../docs/explanation/gener
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """Returns the page of the grids below `root` and their heat maps, by path; empty if there is no grid."""
+    """Returns the page of the grids below `root` and their heat maps, by path; empty without grids."""
     grids = {path.parent: read(path) for path in sorted(root.glob("*/grid.json"))}
     if not grids:
         return {}

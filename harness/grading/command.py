@@ -61,10 +61,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="--resume", kept="grades")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if args.num_workers < 0:
@@ -157,5 +153,4 @@ _SHOWN = {
     "error": "errors",
 }
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, resumes="--resume", kept="grades")

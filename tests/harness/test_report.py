@@ -152,7 +152,10 @@ def replace(folder, old, new, schema="record-1"):
             lambda folder: replace(folder, '"format":', '"shape":'),
             "results.jsonl:1 is not a record (KeyError: 'format')",
         ),
-        (lambda folder: replace(folder, '"success":', '"won":', "record-2"), "upgrade to the release that wrote it"),
+        (
+            lambda folder: replace(folder, '"success":', '"won":', "record-2"),
+            "use the version of envsuite that wrote the file",
+        ),
         (lambda folder: (folder / "config.json").write_text('{"model": "x"}'), "config.json cannot be read"),
         (
             lambda folder: (folder / "config.json").write_text('{"model": "x", "schema_version": "envsuite-record-2"}'),

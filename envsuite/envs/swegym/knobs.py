@@ -45,7 +45,7 @@ KNOBS = (
         "sandbox",
         "auto",
         "sandbox driver; `process` offers no protection",
-        choices=("auto", *drivers.names(), *drivers.LATER),
+        choices=("auto", *drivers.DRIVERS),
         trusted_only=True,
     ),
     Knob("warm", True, "start the next episode's sandbox during the present one"),
