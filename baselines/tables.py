@@ -12,7 +12,7 @@ import types
 import typing
 from typing import Any, Literal
 
-from baselines.configs.ranges import Range
+from baselines.ranges import Range
 from envsuite.errors import UsageError, did_you_mean
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from envsuite import registry
 from envsuite.core import TextEnv
-from envsuite.envs.overcooked.graph import Graph, explore
+from envsuite.envs.overcooked.salad.graph import Graph, explore
 
 REPEATS = 3  # repetitions of a loop that must all pay
 CYCLE = 6  # commands in the longest cycle of a kitchen
@@ -32,9 +32,8 @@ SAMPLED = (
     "ALFWorld-generated-easy-v0",
     "ALFWorld-generated-hard-v0",
     "VirtualHome-medium-v0",
-    "VirtualHome-easy-v1",
-    "VirtualHome-hard-v1",
-    "Overcooked-easy-v1",
+    "VirtualHome-easy-v0",
+    "VirtualHome-hard-v0",
     "Overcooked-easy-v0",
     "Overcooked-tomato_salad-v0",
 )
@@ -53,7 +52,7 @@ def kitchen(task: str) -> Graph:
     """Returns the complete graph of a published kitchen with the dense reward."""
     env = registry.build(task, "dense")
     env.reset(seed=0)
-    graph: Graph = explore(env.sim, env.menu.macros)
+    graph: Graph = explore(env.sim, env.macros)
     return graph
 
 
@@ -250,7 +249,7 @@ def exact() -> None:
         env.reset(seed=0)
         for name, (gamma, per_command) in DISCOUNTS.items():
             total, path = best_cycle(graph, gamma, per_command)
-            words = ", ".join(env.menu.macros[macro].name for macro in path)
+            words = ", ".join(env.macros[macro].name for macro in path)
             print(f"| {dish} | {name} | {total:+.5f} | {words} |", flush=True)
     print("\n| home | states | edges | paying edges | of these repeatable |\n|---|--:|--:|--:|--:|")
     for task in ("food_preparation", "entertainment", "washing_plate"):
@@ -274,7 +273,7 @@ def sampled() -> None:
 
 def programs() -> None:
     """Prints the rounds of a constant prediction and a tree of depth 2, paid for improvements."""
-    rounds = alternate("DataSciCoding-breast-cancer-v1", [CONSTANT, STUMP], 3, mode="improve", attempts=8)
+    rounds = alternate("DataSciCoding-breast-cancer-v0", [CONSTANT, STUMP], 3, mode="improve", attempts=8)
     print("DataSciCoding:", ", ".join(f"{reward:.3f}" for reward in rounds))
 
 

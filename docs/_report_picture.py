@@ -17,7 +17,7 @@ from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 
 PICTURE = Path(__file__).parent / "images" / "report.png"
-TASK = "Overcooked-medium-v0"
+TASK = "Overcooked-tomato_lettuce_salad-v0"
 SIZE = {"width": 1200, "height": 600}
 
 

@@ -25,7 +25,7 @@ from harness.watch.server import PageServer, Runs
 from tests.api.server import answer, refuse, running, serving
 
 PICTURE = Path(__file__).parent / "images" / "watch.png"
-TASK = "Overcooked-easy-v0"
+TASK = "Overcooked-tomato_lettuce_salad-v0"
 SIZE = {"width": 1100, "height": 860}
 EPISODES = 40
 ENDED = 9

@@ -19,7 +19,7 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
     """Converts an episode to chats whose replies use the grammar that evaluation parses.
 
     The messages come from `prompting.messages`, so that a model learns from the prompts it will
-    see. With complete history there is one chat per episode, or per agent with a player of its own; with a limited
+    see. With complete history there is one chat per episode, or per agent with its own player; with a limited
     history there is one chat per turn, which ends with its reply.
     """
     turns = [

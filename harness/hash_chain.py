@@ -54,8 +54,8 @@ def prompt_hashes(run: Trajectory, prompting: Prompting) -> list[str]:
         for message in prompt.messages:
             if id(message) not in known:
                 known[id(message)] = message, _hash(message)
-        parts = " ".join(known[id(message)][1] for message in prompt.messages)
-        hashes.append(_hash([parts, list(prompt.tools)]))
+        digests = " ".join(known[id(message)][1] for message in prompt.messages)
+        hashes.append(_hash([digests, list(prompt.tools)]))
     return hashes
 
 

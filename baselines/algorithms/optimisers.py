@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from baselines.configs import UpdateConfig
+from baselines.algorithms.update import UpdateConfig
 from baselines.distributed import collectives, fsdp
-from baselines.math.finite import check_finite
+from baselines.math.losses import check_finite
 from baselines.networks.masters import MasterWeights
 from baselines.networks.model import Model
 from baselines.networks.tinker import TinkerModel

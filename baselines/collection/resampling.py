@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from baselines.math.estimators import members
+from baselines.math.advantages import members
 from harness.types import Trajectory
 
 

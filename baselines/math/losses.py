@@ -1,9 +1,24 @@
-"""Policy, value and KL losses, and the averaging of losses over tokens."""
+"""Policy, value and KL losses, the averaging of losses over tokens, and the refusal of NaN."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+from envsuite.errors import EnvsuiteError
+
+
+class NonFiniteLoss(EnvsuiteError):
+    """A loss or gradient is NaN or infinite. No step was taken with it, and the last checkpoint is
+    intact."""
+
+
+def check_finite(value: float, name: str) -> None:
+    """Raises NonFiniteLoss if `value` is NaN or infinite."""
+    if not math.isfinite(value):
+        raise NonFiniteLoss(f"The {name} is {value}: lower the learning rate, or clip the gradient harder.")
 
 
 def aggregate(x: Tensor, mask: Tensor, how: str = "token-mean", constant: float | None = None) -> Tensor:

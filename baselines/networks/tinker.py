@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from baselines.batch import AllowedTokens
-from baselines.configs import ModelConfig
-from baselines.configs.tinker import LAYERS, NO_KEY, check_access
 from baselines.distributed import collectives
-from baselines.math.finite import check_finite
+from baselines.math.losses import check_finite
 from baselines.networks.model import Model
+from baselines.networks.settings import ModelConfig
+from baselines.networks.tinker_settings import LAYERS, NO_KEY, check_access
 from envsuite.errors import DataError, EnvsuiteError, UsageError
 from harness.lm import model_files
 

@@ -84,18 +84,22 @@ Grids that `envsuite generalize` measured ([method](../../docs/explanation/gener
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """Returns the page of the grids below `root` and their heat maps, by path; empty if there is no grid."""
+    """Returns the page of the grids below `root` and their heat maps, by path; empty without grids."""
     grids = {path.parent: read(path) for path in sorted(root.glob("*/grid.json"))}
     if not grids:
         return {}
-    parts = [PAGE]
+    sections = [PAGE]
     for folder, grid in grids.items():
         notes = folder / "NOTES.md"
-        parts += [f"## {folder.name}\n", *([notes.read_text()] if notes.exists() else []), table(grid)]
-        found = [f"- {line}" for line in conclusions(grid, markdown)]
-        parts += [*found, *([""] if found else []), f"![heat map of {folder.name}]({folder.name}/heatmap.svg)\n"]
+        sections += [f"## {folder.name}\n", *([notes.read_text()] if notes.exists() else []), table(grid)]
+        differences = [f"- {line}" for line in conclusions(grid, markdown)]
+        sections += [
+            *differences,
+            *([""] if differences else []),
+            f"![heat map of {folder.name}]({folder.name}/heatmap.svg)\n",
+        ]
     maps = {folder / "heatmap.svg": svg(grid) for folder, grid in grids.items()}
-    return {root / "README.md": "\n".join(parts), **maps}
+    return {root / "README.md": "\n".join(sections), **maps}
 
 
 def table(grid: dict[str, Any]) -> str:
@@ -118,9 +122,9 @@ def conclusions(grid: dict[str, Any], escape: Callable[[object], str] = str) -> 
     """Returns what a grid says about generalization, a line per difference; empty if no cell was seen in training."""
     lines = []
     for transfer in grid.get("transfers", []):
-        place = escape(", ".join(f"{axis}={value}" for axis, value in transfer["at"].items()))
+        setting = escape(", ".join(f"{axis}={value}" for axis, value in transfer["at"].items()))
         model, reference = escape(transfer["model"]), escape(transfer["minus"])
-        lines.append(f"{model} minus {transfer['kind']} {reference} at {place}: {_signed(transfer)}, same games")
+        lines.append(f"{model} minus {transfer['kind']} {reference} at {setting}: {_signed(transfer)}, same games")
     for gap in grid["gaps"]:
         model = escape(gap["model"])
         meaning = (
@@ -140,7 +144,7 @@ def conclusions(grid: dict[str, Any], escape: Callable[[object], str] = str) -> 
 
 def _signed(interval: dict[str, Any]) -> str:
     if interval["mean"] is None:
-        return "no number, the expert is not above the random player at every place"
+        return "no number, the expert is not above the random player at every setting"
     bounds = (
         "" if None in (interval["low"], interval["high"]) else f" [{interval['low']:+.3f}, {interval['high']:+.3f}]"
     )

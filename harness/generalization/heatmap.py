@@ -68,7 +68,7 @@ def svg(grid: dict[str, Any]) -> str:
     width = max(left + CELL * len(columns) + 8, 24 + int(6 * max(map(len, [*title, CAPTION]))))
     top = 8 + LINE * (len(title) + max(map(len, heads)) + 1) + 12
     height = top + HEIGHT * len(rows) + 28
-    parts = [
+    elements = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img">',
         f"<title>{escape(' '.join(title))}</title>",
@@ -78,16 +78,16 @@ def svg(grid: dict[str, Any]) -> str:
     ]
     if across:
         middle = left + CELL * len(columns) / 2
-        parts.append(_text(middle, top - 12 - LINE * max(map(len, heads)), f"{across} →", 12, bold=True))
+        elements.append(_text(middle, top - 12 - LINE * max(map(len, heads)), f"{across} →", 12, bold=True))
     for x, head in enumerate(heads):
-        parts += _lines(left + CELL * (x + 0.5), top - 8 - LINE * (len(head) - 1), head, 12)
+        elements += _lines(left + CELL * (x + 0.5), top - 8 - LINE * (len(head) - 1), head, 12)
     for y, (row, label) in enumerate(zip(rows, labels, strict=True)):
         start = top + HEIGHT * (y + 0.5) + 4 - LINE * (len(label) - 1) / 2
-        parts += _lines(left - 8, start, label, 12, "end")
+        elements += _lines(left - 8, start, label, 12, "end")
         for x, column in enumerate(columns):
-            parts += _cell(cells.get((row, column)), left + CELL * x, top + HEIGHT * y, least, most)
-    parts.append(_text(8, height - 9, CAPTION, 11, "start"))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+            elements += _cell(cells.get((row, column)), left + CELL * x, top + HEIGHT * y, least, most)
+    elements.append(_text(8, height - 9, CAPTION, 11, "start"))
+    return "\n".join([*elements, "</svg>"]) + "\n"
 
 
 CAPTION = "mean [95 % interval] and games; darker is higher; thick frame: as in training"
@@ -115,7 +115,7 @@ def _colour(share: float) -> Colour:
 
 
 def _hex(colour: Colour) -> str:
-    return "#" + "".join(f"{part:02x}" for part in colour)
+    return "#" + "".join(f"{channel:02x}" for channel in colour)
 
 
 def _ink(fill: Colour) -> str:
@@ -130,13 +130,13 @@ def contrast(first: Colour, second: Colour) -> float:
 
 
 def _luminance(colour: Colour) -> float:
-    parts = [part / 255 for part in colour]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    shares = [channel / 255 for channel in colour]
+    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _wrapped(text: str, width: int = LABEL) -> list[str]:
-    """Splits a label into lines: before a model's training places, and inside long words such as paths."""
+    """Splits a label into lines: before a model's training settings, and inside long words such as paths."""
     return textwrap.wrap(text.replace("@", " @"), width, break_on_hyphens=False) or [""]
 
 

@@ -93,7 +93,7 @@ def _by_protocol(runs: Sequence[Run], allow: Sequence[str]) -> list[list[Run]]:
             group.append(run)
         if not matching:
             groups.append([run])
-    order = {id(run): place for place, run in enumerate(runs)}
+    order = {id(run): number for number, run in enumerate(runs)}
     return [sorted(group, key=lambda run: order[id(run)]) for group in groups]
 
 
@@ -185,6 +185,6 @@ def read_grid(path: Path) -> MeasuredGrid:
         column_axis=across,
         rows=rows,
         columns=columns,
-        cells={place: {**cell, "value": cell["mean"]} for place, cell in cells.items()},
+        cells={position: {**cell, "value": cell["mean"]} for position, cell in cells.items()},
         gaps=grid["gaps"],
     )

@@ -7,7 +7,6 @@ defaults. `set` is a sequence of KNOB=VALUE.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -157,11 +156,6 @@ def check_team(config: RunConfig, players: int) -> None:
         return
     if agents == 1:
         cure = "drop --agent" if named or not cls.team_knobs else "name a team's players with --agent"
-        older = registry.TASKS.get(re.sub(r"-v\d+$", "-v0", config.task.id))
-        if named and "cooks" in registry.knob_names(config.task) and "cooks" not in config.knobs:
-            cure += ", or give --set cooks=2"
-        if older and not cls.team_knobs and registry.env_class(older).team_knobs:
-            cure += f", or play {older.id}, which has teams"
         raise UsageError(f"{config.task.id} with these knobs has one player, not {players}: {cure}.")
     raise UsageError(
         f"{config.task.id} has {agents} agents, and {players} players are named: name one for each with "

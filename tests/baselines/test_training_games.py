@@ -6,15 +6,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.collection.sampler import GameSampler  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite import Task, register  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from envsuite.types import Panel  # noqa: E402
-from tests import toys  # noqa: E402, F401
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines.collection.sampler import GameSampler
+from baselines.train import TrainingRun
+from envsuite import Task, register
+from envsuite.errors import UsageError
+from envsuite.types import Panel
+from tests import toys  # noqa: F401
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 
 def twelve(**settings):
@@ -108,5 +108,5 @@ def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_pat
 
 def test_a_game_with_a_player_for_each_cook_is_not_trained():
     with pytest.raises(UsageError, match="a player for each of 2 agents"):
-        games("Overcooked-tomato_salad-2cooks-v0", knobs={"partner": "team"})
-    assert games("Overcooked-tomato_salad-2cooks-v0").configs
+        games("Overcooked-AI-cramped_room-v0", knobs={"partner": "team"})
+    assert games("Overcooked-AI-cramped_room-v0").configs

@@ -9,7 +9,7 @@ from envsuite.envs.swegym import edits
 from envsuite.tools import ACT, BadArguments, Tool, call_of
 
 pytest.importorskip("minigrid")
-TASKS = ("ALFWorld-generated-v0", "BabyAI-medium-v0", "Overcooked-easy-v0", "VirtualHome-medium-v0")
+TASKS = ("ALFWorld-generated-v0", "BabyAI-medium-v0", "Overcooked-tomato_salad-v0", "VirtualHome-medium-v0")
 TAKE = Tool("take", "Takes.", "take {object} from {place}", {"object": "what", "place": "where"})
 
 

@@ -1,4 +1,4 @@
-"""Generalisation grids and gaps between seen and unseen places, on runs of small environments."""
+"""Generalisation grids and gaps between seen and unseen settings, on runs of small environments."""
 
 import json
 import math
@@ -16,15 +16,15 @@ from harness.cli import generalize as command
 from harness.cli import replay as replay_command
 from harness.generalization import cells as parts
 from harness.generalization import generalize, grid_check, grids, heatmap
-from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
-from harness.generalization.generalize import grid, split_places, splits
+from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting
+from harness.generalization.generalize import grid, split_settings, splits
 from harness.generalization.transfer import adjusted_gap, gaps, transfers
 from harness.policies.connections.server_weights import QUESTION
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import WORDINGS
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
-from harness.stats.intervals import SHARE, Interval, mean_interval, wilson
+from harness.stats.intervals import SHARE, Interval, mean_interval, success_interval
 from harness.types import Reply, episode
 from tests import toys  # noqa: F401
 from tests.api.server import running
@@ -100,7 +100,7 @@ def test_a_model_without_a_seen_place_gets_a_reason_instead_of_a_gap(tmp_path, c
     words = ["-e", "HiLo", "--module", "examples.hilo", "--axis", "size=8,64", "-n", "2", "--baselines", " expert, ,"]
     assert run("-m", "random@size=16", *words, "-o", tmp_path) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert "no difference of seen and unseen: no place of this grid is seen" in output and "expert" in output
+    assert "no difference of seen and unseen: no setting of this grid is seen" in output and "expert" in output
     grid_file = json.loads((tmp_path / "grid.json").read_text())
     assert grid_file["models"] == ["random@size=16", "expert"]
 
@@ -152,7 +152,7 @@ def test_equal_results_give_a_gap_with_bounds_where_the_range_is_known():
     def gap(axis, limits):
         sides = [{axis: value} for value in ("a", "b")]
         who, spread = EvaluatedModel("m", {axis: "a"}), mean_interval(list(alike.values()), limits=limits)
-        return gaps([GridCell(who, GridPlace(at, task), spread, alike, "", limits=limits) for at in sides])[0]
+        return gaps([GridCell(who, GridSetting(at, task), spread, alike, "", limits=limits) for at in sides])[0]
 
     for axis, paired in (("wording", True), ("size", False)):
         known, unknown = gap(axis, SHARE), gap(axis, None)
@@ -182,10 +182,15 @@ def test_a_stored_grid_renders_as_a_table_with_notes_and_picture(tmp_path, capsy
 
 
 def test_a_model_name_is_escaped_in_the_table(tmp_path):
-    place = GridPlace({"size": "8"}, registry.TASKS["HiLo-v0"])
+    setting = GridSetting({"size": "8"}, registry.TASKS["HiLo-v0"])
     models = [EvaluatedModel("a|<b>", {}), EvaluatedModel("c", {})]
-    cells = [GridCell(model, place, wilson(1, 2), {0: 1.0, 1: 0.0}, str(tmp_path / "grid" / "run")) for model in models]
-    generalize.write_grid(tmp_path / "grid", "success", models, [place], cells)
+    cells = [
+        GridCell(
+            model, setting, success_interval([True, False], [0, 1]), {0: 1.0, 1: 0.0}, str(tmp_path / "grid" / "run")
+        )
+        for model in models
+    ]
+    generalize.write_grid(tmp_path / "grid", "success", models, [setting], cells)
     page = grids.pages(tmp_path)[tmp_path / "README.md"]
     assert "| a\\|&lt;b&gt; | 0.50" in page
 
@@ -242,12 +247,12 @@ def test_an_invalid_grid_is_refused_with_a_one_line_error_before_any_episode(wor
 
 @pytest.mark.parametrize("name", splits())
 def test_every_named_split_has_both_sides_and_places_that_exist(name):
-    places = split_places(name)
-    assert {place.seen for place in places} == {True, False}
-    for place in places:
-        registry.overrides(place.task, dict(place.knobs))
-        if place.split:
-            assert place.split in (*place.task.splits, *place.task.split_ids)
+    settings = split_settings(name)
+    assert {setting.seen for setting in settings} == {True, False}
+    for setting in settings:
+        registry.overrides(setting.task, dict(setting.knobs))
+        if setting.split:
+            assert setting.split in (*setting.task.splits, *setting.task.split_ids)
 
 
 def test_both_sides_of_a_named_split_are_played(tmp_path):
@@ -260,9 +265,9 @@ def test_both_sides_of_a_named_split_are_played(tmp_path):
 
 
 def _cell(label, seen, scores):
-    place = GridPlace({"prompt-wording": label}, registry.TASKS["HiLo-v0"], seen=seen)
+    setting = GridSetting({"prompt-wording": label}, registry.TASKS["HiLo-v0"], seen=seen)
     interval = mean_interval(scores, limits=SHARE)
-    return GridCell(EvaluatedModel("m", {}), place, interval, dict(enumerate(scores)), "run", limits=SHARE)
+    return GridCell(EvaluatedModel("m", {}), setting, interval, dict(enumerate(scores)), "run", limits=SHARE)
 
 
 def test_two_wordings_of_the_same_games_are_compared_in_pairs():
@@ -274,7 +279,7 @@ def test_two_wordings_of_the_same_games_are_compared_in_pairs():
 
 
 def _place(size, seen=None):
-    return GridPlace({"size": size}, registry.TASKS["HiLo-v0"], seen=seen)
+    return GridSetting({"size": size}, registry.TASKS["HiLo-v0"], seen=seen)
 
 
 def _scored(model, size, scores):
@@ -297,7 +302,7 @@ def test_a_transferred_model_is_compared_with_the_specialist_and_the_base_model_
     assert (specialist.kind, before.kind) == ("specialist", "base") and specialist.at == {"size": "64"}
     assert specialist.interval == mean_interval([0.0, -1.0, 0.0, -1.0], limits=(-1.0, 1.0))
     assert before.interval.value == 0.25 and before.interval.n == 4
-    assert [gap.model for gap in gaps(cells)] == [small]  # the base model has no seen place
+    assert [gap.model for gap in gaps(cells)] == [small]  # the base model has no seen setting
 
 
 def test_the_adjusted_gap_scales_scores_from_random_player_to_expert():
