@@ -21,8 +21,7 @@ SIMPLE_RANGES = {**RANGES, "train": (10_001, 13_001)}
 LEVEL_SEEDS = {"train": range(50_001, 1_050_001), "valid": range(40_001, 40_201), "test": range(1, 201)}
 """seeds of the levels, in the ranges of `structure.split_of_seed`"""
 SKIPPED_SEEDS = json.loads(Path(__file__).with_name("skipped_seeds.json").read_text())
-"""Seeds to skip: their games repeat one of an earlier split or seed (with equal `generator.content_digest`), or cannot be
-generated."""
+"""seeds whose games repeat one of an earlier split or seed (equal `generator.content_digest`) or cannot be generated"""
 
 LEVELS: dict[str, dict[str, Any]] = {
     "easy": {"world_size": 4, "nb_objects": 6, "quest_length": 7, "goal": "brief", "max_steps": 16},
