@@ -23,7 +23,6 @@ from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
 from harness.generalization import generalize, grids
 from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting
-from harness.generalization.heatmap import lines
 from harness.suites.plan import configure
 
 
@@ -98,7 +97,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.json:
         print(json.dumps(written, indent=2))
         return 0
-    heads, rows = lines(written)
+    heads, rows = grids.lines(written)
     table = Table(title=f"{args.metric} [95 %]", title_justify="left", box=SIMPLE_HEAD)
     for index, head in enumerate(heads):
         table.add_column(head, justify="right" if index else "left")
@@ -114,7 +113,7 @@ def _main(argv: Sequence[str] | None) -> int:
             else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
         console.print(f"no difference of seen and unseen: {cure}", highlight=False, soft_wrap=True)
-    console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
+    console.print(f"{folder / 'grid.json'}", highlight=False, soft_wrap=True)
     return 0
 
 
