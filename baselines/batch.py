@@ -51,7 +51,6 @@ class Batch:
     turn: Tensor  # [N] its turn within the episode
     ends_turn: Tensor  # [N] bool: the last token of its reply
     allowed: AllowedTokens | None = None  # None: every token was drawn from the whole vocabulary
-    features: Tensor | None = None  # [N, H] hidden states of the reference, for a critic that reads them
     behaviour: Tensor | None = None  # [B, L] as sampled, if older weights sampled: `algorithms.update`
 
     def flat(self, x: Tensor) -> Tensor:
@@ -63,11 +62,6 @@ class Batch:
         out = x.new_zeros(self.ids.shape)
         out[self.where[:, 0], self.where[:, 1]] = x
         return out
-
-    def numbers(self) -> Tensor:
-        """Returns the index among the N sampled tokens at each sampled position, 0 elsewhere. [B,
-        L]"""
-        return self.spread(torch.arange(len(self.where)))
 
     def turn_numbers(self) -> Tensor:
         """Returns a number of its episode and turn at each sampled position, 0 elsewhere. [B, L]"""
@@ -90,7 +84,6 @@ class Batch:
             turn=self.turn[selected],
             ends_turn=self.ends_turn[selected],
             allowed=None if self.allowed is None else self.allowed.rows(index, width),
-            features=None if self.features is None else self.features[selected],
             behaviour=None if self.behaviour is None else self.behaviour[index, :width],
         )
 

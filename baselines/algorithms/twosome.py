@@ -100,8 +100,6 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
     first_tokens = [_first_tokens(run) for run in inputs.trajectories]
     inputs = replace(inputs, trajectories=first_tokens)
     batch = collate(first_tokens, whole=False)
-    if inputs.model.reads_features:
-        actor_critic.reference_features(inputs, batch)
     values = actor_critic.critic_values(inputs, batch)
     no_penalty = torch.zeros_like(values)
     advantage, returns = actor_critic.estimate(inputs, batch, values, inputs.model.values, no_penalty, config.rates())

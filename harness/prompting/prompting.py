@@ -33,7 +33,7 @@ class Past:
     short: list[list[Message]] = field(default_factory=list)
     """for each turn the messages with replies reduced to their commands"""
     by_agent: dict[int, Past] = field(default_factory=dict)
-    """earlier turns of each agent that has a player of its own"""
+    """earlier turns of each agent with a separate player"""
 
 
 def _is_on(word: str | bool) -> bool:
@@ -148,9 +148,9 @@ class Prompting:
         if first and shown[0][0]["role"] == "tool":  # its call is not remembered
             question: Message = {"role": "user", "content": shown[0][0]["content"]}
             shown[0] = [question, *(message for message in shown[0] if message["role"] == "assistant")]
-        messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
-        for part in shown:
-            messages += part
+        messages: list[Message] = [{"role": "system", "content": "\n\n".join(filter(None, rules))}]
+        for turn_messages in shown:
+            messages += turn_messages
         return messages
 
     def _news(self, observation: str, before: Turn | None, objective: str) -> str:
@@ -162,10 +162,10 @@ class Prompting:
         """Returns the messages that show an observation: a user message, or the results of the tool calls in the
         turn before.
         """
-        parts = [before.note if before else "", self.reword(observation)]
+        lines = [before.note if before else "", self.reword(observation)]
         if listed:
-            parts.append("Admissible commands: " + ", ".join(listed))
-        text = "\n".join(part for part in parts if part)
+            lines.append("Admissible commands: " + ", ".join(listed))
+        text = "\n".join(filter(None, lines))
         calls = before.reply.calls if before and self.declares_tools else ()
         return result_messages(calls, text)
 
@@ -191,8 +191,8 @@ class Prompting:
             return protocols.load(self.protocol).parse(text)
         grammar = GRAMMARS[self.grammar]
         if isinstance(grammar, NativeCalls):
-            found = with_ids(calls or read_text(text)[1], turn)
-            parsed = grammar.parse_calls(text, found, self._reworded(tools))
+            calls = with_ids(calls or read_text(text)[1], turn)
+            parsed = grammar.parse_calls(text, calls, self._reworded(tools))
         else:
             parsed = grammar.parse(text)
         return parsed._replace(commands=self.listed(tuple(map(sendable, parsed.commands))))

@@ -154,10 +154,10 @@ class EnvHost:
 
         Raises EngineFailure for values that no record can hold.
         """
-        first, *others = commands or ("",)
+        first, *following = commands or ("",)
         text, total, terminated, truncated, info = _checked(env.step(first))
         done = 1
-        for command in others:
+        for command in following:
             if terminated or truncated or info.get("agent", 0) != self._agent:
                 break
             valid = info["is_action_valid"]

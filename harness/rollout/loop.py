@@ -41,7 +41,7 @@ def next_prompt(
 ) -> Prompt:
     """Returns the prompt of a model that has seen `turns` of an episode and now reads `observation`.
 
-    An `agent` has only seen its own turns, and has a conversation of its own.
+    An `agent` has only seen its own turns, in a separate conversation.
     """
     return Prompt(
         messages=prompting.messages(

@@ -95,7 +95,6 @@ def reply_ends(batch: Batch) -> Batch:
         turn=batch.turn[batch.ends_turn],
         ends_turn=batch.ends_turn[batch.ends_turn],
         allowed=None,
-        features=None,
         behaviour=None,
     )
 
