@@ -1,7 +1,7 @@
 """`TextVectorEnv`: Gymnasium's synchronous vector interface for text environments, with less work per step.
 
 `SyncVectorEnv` adds the `info` of each game entry by entry, which takes longer than a step of a fast engine. Here the
-entries that all games have become one array each, and no game makes an `info` of its own between two steps. Results
+entries that all games have become one array each, and no game makes a separate `info` between two steps. Results
 are the same, including keys and masks of `infos`.
 
 The search for cyclic garbage waits until a step of all games has ended. It walks over the objects of all games, and

@@ -346,7 +346,7 @@ def test_runs_on_a_part_of_a_panel_are_not_in_a_table(tmp_path, table, split, pa
 
 def test_another_schema_names_the_migration_and_a_truncated_summary_is_named(tmp_path):
     summary(tmp_path / "a", "random", schema_version="envsuite-record-2")
-    with pytest.raises(DataError, match="to migrate, upgrade"):
+    with pytest.raises(DataError, match="use the version of envsuite"):
         published.table("guide-1", [tmp_path])
     (tmp_path / "a" / "summary.json").write_text('{"task": ')
     with pytest.raises(DataError, match=r"a/summary\.json is not a run's summary"):

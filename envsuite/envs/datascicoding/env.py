@@ -81,7 +81,7 @@ class DataSciCoding(TextEnv):
             "sandbox",
             "auto",
             "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.names()),
+            choices=("auto", *drivers.DRIVERS),
             trusted_only=True,
         ),
     )
