@@ -1,6 +1,6 @@
 """Complete graph of the states between macro-actions: shortest plans, and optimal returns.
 
-The largest published kitchen has 1,311 states, so that the exact expert needs no search of its own.
+The largest published kitchen has 1,311 states, so that the exact expert reads its plans from the graph.
 """
 
 from __future__ import annotations
