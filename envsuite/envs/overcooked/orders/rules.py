@@ -230,7 +230,7 @@ class Game:
         elif isinstance(hand, frozenset) and isinstance(thing, Item) and is_ready(thing) and thing not in hand:
             hand, thing = hand | {thing}, None
         elif isinstance(thing, frozenset) and isinstance(hand, Item) and is_ready(hand) and hand not in thing:
-            hand, thing = None, thing | {hand}
+            thing, hand = thing | {hand}, None
         else:
             return state
         slots = (*slots[:slot], thing, *slots[slot + 1 :])
@@ -265,8 +265,7 @@ class Game:
             if self._waits(state, station):
                 state = self.wait(state, self.durations.cooking - state.work[station.slot])
             return self.wait(self.use(state, station), 1)
-        _, *unchanged = state
-        state = self.use(State(end, *unchanged), station)
+        state = self.use(state._replace(cell=end), station)
         while self.goes_on(state, number):
             state, steps = self.use(state, station), steps + 1
         return self.wait(state, steps)
