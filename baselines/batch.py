@@ -1,14 +1,15 @@
 """Tensors built from trajectories, with the very tokens that were sampled.
 
 `collate` makes a `Batch` of padded rows, with `AllowedTokens` where tokens were not drawn from the
-whole vocabulary. `episode_rows` arranges its sampled tokens as one row per episode, for
-`estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over tokens.
+whole vocabulary. `turn_values` spreads numbers per turn over tokens. `split`, `crop` and `evaluate`
+pass a few rows at a time through a model, shared between processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,7 +51,6 @@ class Batch:
     turn: Tensor  # [N] its turn within the episode
     ends_turn: Tensor  # [N] bool: the last token of its reply
     allowed: AllowedTokens | None = None  # None: every token was drawn from the whole vocabulary
-    features: Tensor | None = None  # [N, H] hidden states of the reference, for a critic that reads them
     behaviour: Tensor | None = None  # [B, L] as sampled, if older weights sampled: `algorithms.update`
 
     def flat(self, x: Tensor) -> Tensor:
@@ -63,11 +63,6 @@ class Batch:
         out[self.where[:, 0], self.where[:, 1]] = x
         return out
 
-    def numbers(self) -> Tensor:
-        """Returns the index among the N sampled tokens at each sampled position, 0 elsewhere. [B,
-        L]"""
-        return self.spread(torch.arange(len(self.where)))
-
     def turn_numbers(self) -> Tensor:
         """Returns a number of its episode and turn at each sampled position, 0 elsewhere. [B, L]"""
         return self.spread(self.episode * (int(self.turn.max()) + 1) + self.turn)
@@ -75,10 +70,10 @@ class Batch:
     def rows(self, index: Tensor) -> Batch:
         """Selects rows, cropped to the longest of them."""
         width = int(self.valid[index].sum(1).max())
-        place = torch.full((len(self.ids),), -1)
-        place[index] = torch.arange(len(index))
-        selected = place[self.where[:, 0]] >= 0
-        where = torch.stack([place[self.where[selected, 0]], self.where[selected, 1]], dim=1)
+        new_row = torch.full((len(self.ids),), -1)
+        new_row[index] = torch.arange(len(index))
+        selected = new_row[self.where[:, 0]] >= 0
+        where = torch.stack([new_row[self.where[selected, 0]], self.where[selected, 1]], dim=1)
         return Batch(
             ids=self.ids[index, :width],
             valid=self.valid[index, :width],
@@ -89,7 +84,6 @@ class Batch:
             turn=self.turn[selected],
             ends_turn=self.ends_turn[selected],
             allowed=None if self.allowed is None else self.allowed.rows(index, width),
-            features=None if self.features is None else self.features[selected],
             behaviour=None if self.behaviour is None else self.behaviour[index, :width],
         )
 
@@ -175,40 +169,6 @@ def _padded(rows: Sequence[Sequence[float]], width: int, dtype: type) -> Tensor:
     return torch.from_numpy(out)
 
 
-@dataclass
-class EpisodeRows:
-    """The sampled tokens of E episodes, one padded row per episode; every field is [E, T]."""
-
-    index: Tensor  # index among the N flat tokens; 0 where mask is False
-    mask: Tensor
-    ends_turn: Tensor
-    cut: Tensor  # the last token of the episode
-
-    def arrange(self, x: Tensor) -> Tensor:
-        """[N] -> [E, T], 0 where mask is False."""
-        return x[self.index] * self.mask.to(x.dtype)
-
-    def flatten(self, x: Tensor) -> Tensor:
-        """[E, T] -> [N]"""
-        out = x.new_zeros(int(self.mask.sum()))
-        out[self.index[self.mask]] = x[self.mask]
-        return out
-
-
-def episode_rows(batch: Batch) -> EpisodeRows:
-    """Arranges the batch's sampled tokens by episode."""
-    members = [torch.nonzero(batch.episode == e).flatten() for e in batch.episode.unique(sorted=True)]
-    width = max(len(tokens) for tokens in members)
-    index = torch.zeros(len(members), width, dtype=torch.long)
-    mask = torch.zeros(len(members), width, dtype=torch.bool)
-    cut = torch.zeros(len(members), width, dtype=torch.bool)
-    for e, tokens in enumerate(members):
-        index[e, : len(tokens)] = tokens
-        mask[e, : len(tokens)] = True
-        cut[e, len(tokens) - 1] = True
-    return EpisodeRows(index, mask, batch.ends_turn[index] & mask, cut)
-
-
 def turn_values(batch: Batch, per_turn: Sequence[Sequence[float]]) -> Tensor:
     """Gives every token the number of its episode and turn. [E][T_e] -> [N]"""
     pairs = zip(batch.episode.tolist(), batch.turn.tolist(), strict=True)
@@ -220,21 +180,42 @@ def turn_rewards(trajectories: Sequence[Trajectory]) -> list[list[float]]:
     return [[turn.reward for turn in trajectory.turns] for trajectory in trajectories]
 
 
-def token_rewards(batch: Batch, per_turn: Sequence[Sequence[float]]) -> Tensor:
-    """Pays each turn's reward on the last token of its reply. [E][T_e] -> [N]
+class MicroBatch(NamedTuple):
+    """A few rows of a batch; every tensor is [b, l]."""
 
-    The reward of a turn without tokens is paid on the next turn that has some, or, after the last
-    such turn, on the episode's last sampled token, so that the sum per episode stays the same.
+    ids: Tensor
+    valid: Tensor
+    sampled: Tensor
+    allowed: AllowedTokens | None
+
+
+def split(model: Any, batch: Batch, rows: Tensor, micro_rows: int) -> list[Tensor]:
+    """Divides row indices into micro-batches of `micro_rows`; 0: one for each process of the model.
+
+    With `micro_rows`, rows of similar length go together, so that little is computed on padding.
     """
-    out = torch.zeros(len(batch.episode))
-    last_token: dict[int, dict[int, int]] = {}
-    for token in batch.ends_turn.nonzero().flatten().tolist():
-        last_token.setdefault(int(batch.episode[token]), {})[int(batch.turn[token])] = token
-    for e, rewards in enumerate(per_turn):
-        if e not in last_token:
-            continue
-        turns = sorted(last_token[e])
-        for t, reward in enumerate(rewards):
-            paid_on = next((turn for turn in turns if turn >= t), turns[-1])
-            out[last_token[e][paid_on]] += reward
-    return out
+    if micro_rows:
+        lengths = batch.valid[rows].sum(1)
+        rows = rows[lengths.argsort(descending=True, stable=True)]  # the longest first: memory runs out at once
+    return list(rows.split(micro_rows or -(-len(rows) // model.processes.size())))
+
+
+def crop(batch: Batch, rows: Tensor) -> MicroBatch:
+    """Returns some rows without the columns in which all of them are padding."""
+    width = int(batch.valid[rows].sum(1).max())
+    allowed = None if batch.allowed is None else batch.allowed.rows(rows, width)
+    return MicroBatch(batch.ids[rows, :width], batch.valid[rows, :width], batch.sampled[rows, :width], allowed)
+
+
+@torch.no_grad()
+def evaluate(model: Any, function: Callable[[MicroBatch], Tensor], batch: Batch, micro_rows: int) -> Tensor:
+    """Computes a `function` [b, l] of the model over micro-batches, and returns it for the sampled tokens. [N]"""
+    out = torch.zeros(batch.ids.shape)
+    for part, weight in model.processes.rounds(
+        split(model, batch, torch.arange(len(batch.ids)), micro_rows), model.sharded
+    ):
+        rows = crop(batch, part)
+        result = function(rows)
+        if weight:
+            out[part, : rows.ids.shape[1]] = result.to(out.dtype)
+    return batch.flat(model.processes.add(out))

@@ -54,21 +54,21 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    from baselines import recipe as recipes
-    from baselines.configs import tinker
-
     args = parser().parse_args(argv)
-    cli.import_modules(args.module)
-    path = recipes.find(args.recipe)
-    recipe = recipes.load(path, recipes.settings(args.set))
-    folder = args.output_dir or Path("runs/train") / path.stem
-    if recipe.backend == "tinker" and not args.dry_run:
-        tinker.check_access()
     for name in ("torch", "transformers"):
         if find_spec(name) is None:
             raise MissingExtra(
                 f"Training needs the package {name!r}, which is not installed: pip install 'envsuite[train]'"
             )
+    from baselines import recipe as recipes
+    from baselines.networks import tinker_settings
+
+    cli.import_modules(args.module)
+    path = recipes.find(args.recipe)
+    recipe = recipes.load(path, recipes.settings(args.set))
+    folder = args.output_dir or Path("runs/train") / path.stem
+    if recipe.backend == "tinker" and not args.dry_run:
+        tinker_settings.check_access()
     if args.dry_run:
         _dry_run(recipe, folder)
         return 0
@@ -96,7 +96,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _dry_run(recipe: Recipe, folder: Path) -> None:
     """Prints what the run would do, and its memory."""
     from baselines.collection.sampler import check_choice
-    from baselines.configs import tinker
+    from baselines.networks import tinker_settings
     from envsuite import registry
 
     check_choice(recipe)
@@ -104,7 +104,7 @@ def _dry_run(recipe: Recipe, folder: Path) -> None:
     header = f"{recipe.algorithm} on {', '.join(names)}: {_plan(recipe)} -> {folder}"
     if recipe.backend == "tinker":
         print(f"{header}\nmemory: Tinker's service holds the model {recipe.model.name}; nothing is loaded here")
-        for error in tinker.missing_access():
+        for error in tinker_settings.missing_access():
             print(f"missing here: {error}")
         return
     first = os.environ.get("RANK", "0") == "0"

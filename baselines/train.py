@@ -27,6 +27,7 @@ import torch
 
 from baselines import recipe as recipes
 from baselines.algorithms import sft
+from baselines.algorithms.actor_critic import ActorCriticConfig
 from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateInput
 from baselines.collection import fixed_turns
@@ -35,10 +36,9 @@ from baselines.collection.ahead import RolloutAhead
 from baselines.collection.collector import Collected, Collector
 from baselines.collection.env_cache import EnvCache
 from baselines.collection.sampler import check_choice
-from baselines.configs import PPO
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
-from baselines.math.finite import NonFiniteLoss
+from baselines.math.losses import NonFiniteLoss
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
 from baselines.networks.model import Model
 from baselines.networks.tinker import TinkerModel
@@ -51,7 +51,7 @@ DEMONSTRATION_COST, EPISODE_COST = 10, 1
 """Units of the budget rule in the Practitioner's Guide (its Table 9)."""
 
 MAY_CHANGE = (
-    *("updates", "budget", "eval_every", "save_every", "keep_checkpoints", "stop_at"),
+    *("updates", "budget", "eval_every", "save_every", "stop_at"),
     *("generation", "fsdp", "trackers"),
 )
 """Keys of a recipe that may differ when its run is resumed."""
@@ -183,7 +183,7 @@ class TrainingRun:
                 if config.save_every and tuning.step % config.save_every == 0 and tuning.step < tuning.steps:
                     self.tuning = tuning.state()
                     self.save()
-            distinct = {(game["task"], game["seed"]) if "seed" in game else place for place, game in enumerate(games)}
+            distinct = {(game["task"], game["seed"]) if "seed" in game else number for number, game in enumerate(games)}
             self.spent += DEMONSTRATION_COST * len(distinct)
             self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
             self.collector.weights_changed()
@@ -258,18 +258,18 @@ class TrainingRun:
     def _warm_up_factor(self) -> int:
         """Returns how many ordinary batches the next one is as large as: only the first warms up a critic."""
         config = self.recipe.config
-        return config.critic_warmup_batch if isinstance(config, PPO) and self.update == 0 else 1
+        return config.critic_warmup_batch if isinstance(config, ActorCriticConfig) and self.update == 0 else 1
 
     def _further_passes(self, factor: int) -> int:
         """Returns how many passes over a warm-up's batch follow its first."""
         config = self.recipe.config
-        return config.critic_warmup - 1 if isinstance(config, PPO) and factor > 1 else 0
+        return config.critic_warmup - 1 if isinstance(config, ActorCriticConfig) and factor > 1 else 0
 
     def _learn(self, batch: Collected, factor: int = 1) -> dict[str, float]:
         """Takes the algorithm's steps on a batch, `factor` times as large as ordinary ones, and returns
         numbers to log."""
         recipe, config, share = self.recipe, self.recipe.config, 1.0
-        if factor > 1 and isinstance(config, PPO):
+        if factor > 1 and isinstance(config, ActorCriticConfig):
             share = config.critic_warmup_share
             config = dataclasses.replace(config, minibatches=max(1, round(config.minibatches * factor * share)))
         assert self.optimisers is not None
@@ -357,7 +357,7 @@ class TrainingRun:
             "lines": self.log.count(),
         }
         if collectives.first():
-            checkpoints.save_and_keep(self.folder, state, self.recipe.keep_checkpoints)
+            checkpoints.save(self.folder / checkpoints.LATEST, state)
         self._export("model")
         if self.model.config.lora_rank:
             self._export("adapter", adapter=True)
@@ -370,7 +370,7 @@ class TrainingRun:
 
     def _restore(self, checkpoint: Path) -> None:
         state = checkpoints.load(checkpoint)
-        mine, saved = recipes.plain(self.recipe), recipes.with_defaults(state["recipe"], self.recipe)
+        mine, saved = recipes.plain(self.recipe), state["recipe"]
         for key in mine:
             if mine[key] != saved.get(key) and key not in MAY_CHANGE:
                 raise UsageError(f"{checkpoint.parent} was trained with {key} = {saved.get(key)!r}, not {mine[key]!r}.")

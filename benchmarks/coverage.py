@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from envsuite.cache import write_atomically
-from harness.stats.intervals import SHARE, Interval, Range, mean_interval, paired, square_and_add, wilson
+from harness.stats.estimates import Estimate
+from harness.stats.intervals import SHARE, Interval, Range, mean_interval, paired, square_and_add
 
 SIZES = (5, 10, 20)
 GOAL = 0.93
@@ -133,9 +134,9 @@ def earlier_interval(population: Population, results: np.ndarray, rng: np.random
     if population.old == "wilson" or (
         population.old == "bootstrap" and results.ndim == 2 and set(games) in ({0.0}, {1.0})
     ):
-        return wilson(wins, n)[1:3]
+        return Estimate(wins / n, n).interval()
     if population.old == "paired" and len(set(games)) == 1:
-        half = [wilson(n // 2, n)]
+        half = [Interval(0.5, *Estimate(0.5, n).interval(), n)]
         return square_and_add(half, half)[1:3]
     means = games[rng.integers(n, size=(RESAMPLES, n))].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])

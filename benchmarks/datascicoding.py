@@ -1,5 +1,4 @@
-"""ROC AUC of the expert on every available data set, compared with published scores, and of the
-feature variant.
+"""ROC AUC of the expert on every available data set, compared with published scores.
 
     python -m benchmarks.datascicoding [--markdown FILE]
 
@@ -13,7 +12,6 @@ import argparse
 from pathlib import Path
 
 from envsuite import registry
-from envsuite.envs.datascicoding import datasets, pipelines
 from envsuite.envs.datascicoding.menu import PAPER
 from envsuite.errors import DataError, MissingExtra
 from harness.suites import published_numbers
@@ -55,13 +53,6 @@ def main() -> None:
             lines.append(f"| {name} | {rows} | {auc:.4f} ± {std:.4f} | {threshold:.4f} | {theirs} |")
         except (DataError, MissingExtra):
             lines.append(f"| {name} | {rows} | not at hand | | {theirs} |")
-        print(lines[-1], flush=True)
-    lines += ["", "Variant `features` (a fixed logistic regression):", ""]
-    lines += ["| data set | unchanged | expert's transform | threshold |", "|---|---|---|---|"]
-    for name in datasets.EMBEDDED:
-        plain, _, threshold = score("DataSciCoding-features-v0", pipelines.UNCHANGED, dataset=(name,))
-        expert, _, _ = score("DataSciCoding-features-v0", dataset=(name,))
-        lines.append(f"| {name} | {plain:.4f} | {expert:.4f} | {threshold:.4f} |")
         print(lines[-1], flush=True)
     if args.markdown:
         title = (

@@ -273,7 +273,7 @@ def sampled() -> None:
 
 def programs() -> None:
     """Prints the rounds of a constant prediction and a tree of depth 2, paid for improvements."""
-    rounds = alternate("DataSciCoding-breast-cancer-v1", [CONSTANT, STUMP], 3, mode="improve", attempts=8)
+    rounds = alternate("DataSciCoding-breast-cancer-v0", [CONSTANT, STUMP], 3, mode="improve", attempts=8)
     print("DataSciCoding:", ", ".join(f"{reward:.3f}" for reward in rounds))
 
 

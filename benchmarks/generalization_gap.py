@@ -1,8 +1,8 @@
 """Simulation of the differences that envsuite generalize prints: python -m benchmarks.generalization_gap -o FILE.md
 
-Draws success of a player, the random player and the expert on games of one easy (seen) and one hard (unseen) place, and
-counts how often each 95 % interval excludes the true value. An untrained player is as far above the random player at
-both places, relative to the expert: its true adjusted gap is 0, and its plain difference is difficulty alone.
+Draws success of a player, the random player and the expert on games of one easy (seen) and one hard (unseen) setting,
+and counts how often each 95 % interval excludes the true value. An untrained player is as far above the random player
+at both settings, relative to the expert: its true adjusted gap is 0, and its plain difference is difficulty alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVALUATIONS = 4000
 
 
 class Case(NamedTuple):
-    """Success of floor and ceiling at the easy and the hard place, and the player's adjusted scores at both."""
+    """Success of floor and ceiling at the easy and the hard setting, and the player's adjusted scores at both."""
 
     name: str
     floors: tuple[float, float]
@@ -31,9 +31,9 @@ class Case(NamedTuple):
     adjusted: tuple[float, float]
 
     def scores(self) -> tuple[float, float]:
-        """Returns the player's success at the easy and the hard place."""
-        places = zip(self.floors, self.ceilings, self.adjusted, strict=True)
-        easy, hard = (floor + share * (ceiling - floor) for floor, ceiling, share in places)
+        """Returns the player's success at the easy and the hard setting."""
+        settings = zip(self.floors, self.ceilings, self.adjusted, strict=True)
+        easy, hard = (floor + share * (ceiling - floor) for floor, ceiling, share in settings)
         return easy, hard
 
 
@@ -42,7 +42,7 @@ CASES = (
     Case("untrained, plays at random; imperfect expert", (0.5, 0.1), (0.95, 0.7), (0.0, 0.0)),
     Case("untrained, a third of the way to the expert", (0.3, 0.02), (1.0, 0.9), (0.33, 0.33)),
     Case("untrained, two thirds of the way", (0.2, 0.0), (1.0, 1.0), (0.67, 0.67)),
-    Case("trained: 0.8 at the seen place, 0.2 at the unseen", (0.2, 0.05), (1.0, 1.0), (0.8, 0.2)),
+    Case("trained: 0.8 at the seen setting, 0.2 at the unseen", (0.2, 0.05), (1.0, 1.0), (0.8, 0.2)),
 )
 
 
@@ -67,11 +67,11 @@ def simulate(case: Case, games: int) -> Outcome:
     truth = case.adjusted[0] - case.adjusted[1]
     rows = []
     for _ in range(EVALUATIONS):
-        places = []
+        settings = []
         for score, floor, ceiling in zip(case.scores(), case.floors, case.ceilings, strict=True):
-            places.append(tuple(share(int(rng.binomial(games, rate)), games) for rate in (score, floor, ceiling)))
-        plain = square_and_add([places[0][0]], [places[1][0]])
-        gap = adjusted_gap([places[0]], [places[1]])
+            settings.append(tuple(share(int(rng.binomial(games, rate)), games) for rate in (score, floor, ceiling)))
+        plain = square_and_add([settings[0][0]], [settings[1][0]])
+        gap = adjusted_gap([settings[0]], [settings[1]])
         bounds = gap.low == gap.low
         rows.append(
             (
@@ -102,13 +102,13 @@ def transfer_excludes_0(games: int, transferred: float, specialist: float) -> fl
 def page() -> str:
     """Returns the results as Markdown."""
     lines = [
-        "# Differences between seen and unseen places\n",
+        "# Differences between seen and unseen settings\n",
         f"`make coverage` writes this page: {EVALUATIONS:,} simulated evaluations per row, success of one seen and one",
-        "unseen place. `plain excludes 0` is the share in which seen minus unseen looks like a gap; for an untrained",
+        "unseen setting. `plain excludes 0` is the share in which seen minus unseen looks like a gap; for an untrained",
         "player it is difficulty alone. `adjusted excludes 0` is the false alarm of an untrained player (nominal: at",
         "most 0.05) and the power for a trained one. Without bounds (expert and random player not apart) the gap makes",
         "no claim. [Generalisation](../docs/explanation/generalisation.md) explains the quantities.\n",
-        "| player | games per place | plain excludes 0 | adjusted excludes 0 | covers true gap | no bounds | width |",
+        "| player | games per setting | plain excludes 0 | adjusted excludes 0 | covers true gap | no bounds | width |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for case in CASES:

@@ -37,9 +37,9 @@ from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.policy_step import Targets, learn
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import collate
-from baselines.configs import GRPO, ModelConfig
 from baselines.distributed import fsdp
 from baselines.networks.model import Model
+from baselines.networks.settings import ModelConfig
 from baselines.train import TrainingRun
 from benchmarks.peak_memory import PeakMemory
 from benchmarks.qwen_shapes import bytes_tokenizer
@@ -213,7 +213,7 @@ def _train(model: Model, updates: int, masters: bool) -> Iterator[float]:
     runs = with_logprobs(model, episodes(8, 96, 32))
     batch = collate(runs)
     generator = torch.Generator().manual_seed(0)
-    config = GRPO(learning_rate=1e-6, kl_coef=0.0, clip_low=1.0, clip_high=1e3, max_grad_norm=1e9, adam_eps=1e-8)
+    config = grpo.GRPO(learning_rate=1e-6, kl_coef=0.0, clip_low=1.0, clip_high=1e3, max_grad_norm=1e9, adam_eps=1e-8)
     advantages = torch.linspace(-1, 1, len(batch.episode))
     if masters:
         inputs = UpdateInput(model, Optimisers(model, config), runs, config, generator)
@@ -268,7 +268,7 @@ def measured_memory(proof: Proof, shape: str, lora: bool, length: int, reply: in
     with tempfile.TemporaryDirectory() as work:
         recipe = recipe_for(shape, Path(work), lora, length, reply, rows)
         parts = memory.estimate(recipe)
-    expected = memory.peak({**parts, "rollout's keys and values": 0.0, "prefix store": 0.0})
+    expected = memory.peak({**parts, "rollout's keys and values": 0.0})
     if proof.device.type == "cuda" and expected > torch.cuda.mem_get_info()[0]:
         proof.write(f"Not run: --dry-run expects {expected / 1e9:.1f} GB, more than is free.")
         return
@@ -414,7 +414,7 @@ def one_rank_fsdp(proof: Proof, shape: str) -> None:
     import torch.distributed as dist
 
     updates = []
-    config = GRPO(learning_rate=1e-4, kl_coef=0.0, group_size=4, micro_rows=4, whole=False)
+    config = grpo.GRPO(learning_rate=1e-4, kl_coef=0.0, group_size=4, micro_rows=4, whole=False)
     for sharded in (False, True):
         if sharded:
             with socket.socket() as free:

@@ -11,7 +11,6 @@ broken: if its mean ROC AUC on the holdout differs from 0.5 by more than four st
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from pathlib import Path
 
@@ -22,8 +21,8 @@ from envsuite.sandbox.pool import Lease
 from tests.sandbox import red_team
 
 JOURNAL = Path("build/sandbox_red_team.jsonl")
-SEEDS = {0: 1, 1: 2}
-"""tables per exploit, driver and user: version 0 has the paper's halves, version 1 a holdout"""
+SEEDS = {0.0: 1, 0.3: 2}
+"""share of held-out rows (0: the paper's halves) -> tables per exploit, driver and user"""
 TOTALS = ("driver", "user", "exploits tried", "held", "broken", "attacks played", "attacks planned")
 ERRORS = 4.0
 """standard errors of chance beyond which an exploit counts as broken"""
@@ -40,27 +39,25 @@ def play(journal: ResultJournal, names: list[str], end: float) -> None:
         if not missing:
             continue
         lease = Lease(scoring.spec(("GridSearchCV", "SVC")), driver)  # keeps its sandboxes warm between the attacks
-        with tempfile.TemporaryDirectory() as folder:
-            for key in missing:
-                if time.monotonic() > end:
-                    print(f"{driver}: more to play")
-                    break
-                exploit, _, _, version, seed = key
-                result = red_team.attack(exploit, Path(folder), driver, version, seed)
-                journal.add(key, result._asdict())
-                print(
-                    f"{driver}, v{version}, {exploit}: shown {result.shown:.3f}, counts {result.counts:.3f}", flush=True
-                )
+        for key in missing:
+            if time.monotonic() > end:
+                print(f"{driver}: more to play")
+                break
+            exploit, _, _, holdout, seed = key
+            result = red_team.attack(exploit, driver, holdout, seed)
+            journal.add(key, result._asdict())
+            figures = f"shown {result.shown:.3f}, counts {result.counts:.3f}"
+            print(f"{driver}, holdout {holdout:g}, {exploit}: {figures}", flush=True)
         lease.close()
 
 
-def _keys(driver: str, name: str) -> list[tuple[str, str, str, int, int]]:
-    """Returns the attacks on a driver by a user: (exploit, driver, user, version, seed)."""
+def _keys(driver: str, name: str) -> list[tuple[str, str, str, float, int]]:
+    """Returns the attacks on a driver by a user: (exploit, driver, user, holdout, seed)."""
     keys = [
-        (exploit, driver, name, version, seed)
+        (exploit, driver, name, holdout, seed)
         for exploit, plan in red_team.EXPLOITS.items()
-        for version in plan.versions
-        for seed in range(SEEDS[version])
+        for holdout in plan.holdouts
+        for seed in range(SEEDS[holdout])
     ]
     return sorted(keys, key=lambda key: (key[4], -key[3]))  # what an interrupt leaves is spread evenly
 
@@ -102,8 +99,8 @@ the program with the best score shown, averaged over the tables, with 1.96 stand
 {journal.loads()}. Not played yet: {", ".join(missing) or "nothing"}.
 
 On the paper's halves each test row is a training row of another split, so a label that is carried from one run to the
-next pays. The last three exploits play the variant `features`, whose programs get no label. Exploring turns need a
-holdout, so that exploit is not played on the halves. A program that failed has no score.
+next pays. The last three exploits play feature steps, whose programs get no label. These and exploring turns need a
+holdout, so those exploits are not played on the halves. A program that failed has no score.
 """
     page = f"# DataSciCoding: red team on noise labels\n\n{notes}\n## Attacks per driver and user\n\n"
     summary = totals(journal)
@@ -117,19 +114,20 @@ holdout, so that exploit is not played on the halves. A program that failed has 
 def _state(journal: ResultJournal, exploit: str, places: list[tuple[str, str]]) -> tuple[bool, list[str]] | None:
     """Returns True if an exploit is held, and the cells of its row; None if it was not played."""
     results = {
-        version: [
+        holdout: [
             journal.results[key]
             for driver, name in places
             for key in _keys(driver, name)
-            if key[0] == exploit and key[3] == version and key in journal.results
+            if key[0] == exploit and key[3] == holdout and key in journal.results
         ]
-        for version in SEEDS
+        for holdout in SEEDS
     }
-    if not results[1]:
+    on_halves, held_out = results[0.0], results[0.3]
+    if not held_out:
         return None
-    mean, error = _mean(results[1], "counts")
-    halves = "{:.3f} ± {:.3f}".format(*_mean(results[0], "counts", 1.96)) if results[0] else ""
-    cells = [halves, f"{_mean(results[1], 'shown')[0]:.3f}", f"{mean:.3f} ± {1.96 * error:.3f}", str(len(results[1]))]
+    mean, error = _mean(held_out, "counts")
+    halves = "{:.3f} ± {:.3f}".format(*_mean(on_halves, "counts", 1.96)) if on_halves else ""
+    cells = [halves, f"{_mean(held_out, 'shown')[0]:.3f}", f"{mean:.3f} ± {1.96 * error:.3f}", str(len(held_out))]
     return abs(mean - 0.5) <= ERRORS * error, cells
 
 

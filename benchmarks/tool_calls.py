@@ -24,11 +24,11 @@ from typing import Any
 from benchmarks.tool_servers import HEADING
 from envsuite import registry
 from envsuite.tools import Tool, call_of
-from harness import replay
 from harness.evaluate import Execution, RunConfig, evaluate, open_slots
 from harness.policies import make_policy
 from harness.policies.openai import OpenAIPolicy
 from harness.prompting.prompting import Prompting
+from harness.provenance import replay
 from harness.records import read_results
 from harness.rollout.loop import rollout
 
@@ -43,7 +43,7 @@ TASKS = {
     "VirtualHome-hard-v0": 6,
     "VirtualHome-food_preparation-v0": 1,
     "TextWorld-easy-v0": 6,
-    "DataSciCoding-easy-v1": 2,
+    "DataSciCoding-easy-v0": 2,
     "SWEGym-easy-v0": 2,
 }
 """Number of games of each task that the expert plays; the random player plays half of them."""

@@ -29,12 +29,12 @@ import httpx
 from benchmarks.server_recipes import RECIPES
 from envsuite import registry
 from envsuite.errors import EnvsuiteError
-from harness import replay
 from harness.evaluate import Execution, RunConfig, Sampling, evaluate
 from harness.policies.chat_completions import body_of
 from harness.policies.managed import ManagedPolicy
 from harness.policies.openai import OpenAIPolicy
 from harness.prompting.prompting import Prompting
+from harness.provenance import replay
 from harness.records import read_results
 from harness.types import Message, Prompt, Reply
 

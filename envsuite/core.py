@@ -119,9 +119,6 @@ class TextEnv(LazilySeededEnv, ABC):
         info["labels"] = self.labels()
         return self._with_turns_left(text), info
 
-    def _drawn_game(self, seed: int) -> Any:
-        return self._draw_game(seed)
-
     def preview(self, seed: int) -> tuple[str, dict[str, Any]]:
         """Returns the first observation of `seed`, and an `info` with the objective, the commands and the labels.
 
@@ -134,18 +131,10 @@ class TextEnv(LazilySeededEnv, ABC):
         text, reward, terminated, truncated, valid, reason = self.advance(action)
         return text, reward, terminated, truncated, self._info(valid, reason)
 
-    def settle(self, outcome: Outcome) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Counts an outcome of `_act` as a turn. Returns (text, reward, terminated, truncated, info), as `step` does.
-
-        For vector environments of a family. Raises EngineFailure if the reward or progression is not finite.
-        """
-        text, reward, terminated, truncated, valid, reason = self._count(outcome)
-        return text, reward, terminated, truncated, self._info(valid, reason)
-
     def advance(self, action: str) -> tuple[str, float, bool, bool, bool, StopReason | None]:
         """Runs a command. Returns (text, reward, terminated, truncated, valid, reason): no info, unlike `step`.
 
-        For vector environments. Raises ResetNeeded after the end of an episode, InvalidAction for a command that is no
+        `TextVectorEnv` uses it. Raises ResetNeeded after the end of an episode, InvalidAction for a command that is no
         string, and EngineFailure if the engine fails or the reward or progression is not finite.
         """
         if self._over:
@@ -230,9 +219,6 @@ class TextEnv(LazilySeededEnv, ABC):
     @abstractmethod
     def _act(self, command: str) -> Outcome:
         """Runs one command of the player, which may be any string."""
-
-    def _draw_game(self, seed: int) -> Any:
-        """Returns what a reset draws from the seed and the knobs alone, for families that cache it."""
 
     def admissible(self) -> list[str]:
         """Returns the commands that make sense now; empty if they are unlimited."""

@@ -16,10 +16,9 @@ from envsuite import plugins
 from envsuite.core import TextEnv, check_knobs, declared_knobs
 from envsuite.errors import MissingExtra, UnknownTask, UntrustedKnob, UsageError, did_you_mean
 from envsuite.types import Family, Panel, RewardMode, ShapingUnit, Task
+from envsuite.vector import TextVectorEnv
 
 NAMESPACE = "envsuite"
-VECTOR = "envsuite.vector.base:TextVectorEnv"
-"""vector environment of tasks without one of their own"""
 
 T = TypeVar("T")
 
@@ -40,7 +39,6 @@ def register(task: Task) -> None:
         id=f"{NAMESPACE}/{task.id}",
         entry_point=task.entry_point,
         kwargs=dict(task.kwargs),
-        vector_entry_point=task.vector_entry_point or None,
         disable_env_checker=True,  # tests and envsuite check run the checker
     )
     TASKS[task.id] = task
@@ -168,7 +166,7 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
     if lower in by_lower:
         return [by_lower[lower]]
     if versions := [name for name in by_lower if name.rpartition("-v")[0] == lower]:
-        return [by_lower[max(versions, key=_version)]]
+        return [by_lower[max(versions, key=lambda name: (len(name), name))]]
     matches = [task for name, task in by_lower.items() if fnmatch.fnmatchcase(name, lower)]
     if not matches:
         words = set(lower.split("-"))
@@ -176,17 +174,6 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
         hint = did_you_mean(name_pattern, holding[-1:] or [*FAMILIES, *TASKS])
         raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite envs` lists them all.")
     return matches
-
-
-def newest_version(task: Task) -> str:
-    """Returns the id of the newest registered version of a task."""
-    name = task.id.rpartition("-v")[0]
-    return max((task.id, *(other for other in TASKS if other.rpartition("-v")[0] == name)), key=_version)
-
-
-def _version(task_id: str) -> int:
-    version = task_id.rpartition("-v")[2]
-    return int(version) if version.isdigit() else 0
 
 
 def _default(family: Family, notices: list[str] | None) -> Task:
@@ -252,8 +239,8 @@ def make_vec(
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     render_mode: str | None = None,
     **knobs: Any,
-) -> Any:
-    """Builds a vector environment of `num_envs` games of a task: the task's own class, or a `TextVectorEnv`.
+) -> TextVectorEnv:
+    """Builds `num_envs` games of a task that are stepped together: a `TextVectorEnv`.
 
     Examples:
         >>> envs = make_vec("virtualhome-easy", 2)
@@ -263,10 +250,8 @@ def make_vec(
     """
     task = _single(task)
     settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), render_mode, knobs)
-    if not task.vector_entry_point:
-        return load(VECTOR)(partial(env_class(task), **settings), num_envs, autoreset_mode)
-    options = {"autoreset_mode": autoreset_mode, **settings}
-    return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **options))
+    make_env = partial(env_class(task), **settings)
+    return _with_extra(task, lambda: TextVectorEnv(make_env, num_envs, autoreset_mode))
 
 
 def _single(task: str | Task) -> Task:

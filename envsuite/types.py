@@ -231,9 +231,6 @@ class Task:
     level: str = ""  # "easy" | "medium" | "hard" for tasks of the difficulty levels
     blind_share: float = 0.2  # of a level's games that the blind player may win; more only where the docs say why
     summary: str = ""  # one line
-    vector_entry_point: str = ""
-    """"package.module:Class" of a native gymnasium.vector.SyncVectorEnv, which the rollout then uses; if its class has
-    `takes_none = True`, the action None lets that environment skip a step"""
 
     @property
     def family(self) -> str:

@@ -53,13 +53,13 @@ def _episode(
     run = Trajectory(episode, env.instructions, info["objective"], dict(info["labels"]), final_observation=text)
     say("\n\n".join(filter(None, (env.instructions, info["objective"], text, env.play_help()))))
     past: list[tuple[Any, str, dict[str, Any]]] = []
-    draft = ""
+    edited = ""
     while run.stop_reason is None:
         admissible = info["admissible_commands"]
         try:
             line = ask(admissible).strip()
             if line == ":edit":
-                line = draft = edit(draft)
+                line = edited = edit(edited)
                 say(line)
             elif line.startswith(FENCE):
                 line = _block(line, ask)
@@ -111,7 +111,7 @@ def _block(first: str, ask: Callable[[list[str]], str]) -> str:
 def edit(text: str = "") -> str:
     """Opens `text` in the editor that VISUAL or EDITOR names; returns the text as it was saved.
 
-    Raises UsageError if there is no editor or it fails.
+    Raises UsageError without an editor, or if it fails.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:

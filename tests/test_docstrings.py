@@ -13,10 +13,10 @@ EXAMPLES = {
     "harness.evaluate": ("evaluate",),
     "harness.records": ("read_results",),
     "harness.stats.summary": ("summarise",),
-    "harness.stats.intervals": ("wilson",),
+    "harness.stats.intervals": ("success_interval",),
     "harness.stats.aggregate": ("pass_at_k",),
     "baselines.recipe": ("load",),
-    "baselines.math.estimators": ("leave_one_out",),
+    "baselines.math.advantages": ("leave_one_out",),
 }
 """module -> functions whose docstring must hold an example"""
 HEAVY = ("torch", "transformers", "huggingface_hub", "gymnasium", "numpy", "scipy", "rich", "peft")

@@ -50,7 +50,7 @@ def test_no_loop_of_sampled_episodes_pays_again(task: str, package: str) -> None
 def test_giving_two_programs_in_turn_is_paid_once() -> None:
     pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
     first, *later = farming.alternate(
-        "DataSciCoding-breast-cancer-v1", [farming.CONSTANT, farming.STUMP], 3, mode="improve", attempts=8
+        "DataSciCoding-breast-cancer-v0", [farming.CONSTANT, farming.STUMP], 3, mode="improve", attempts=8
     )
     assert first > 0.5
     assert later == [0.0, 0.0]

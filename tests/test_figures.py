@@ -3,11 +3,11 @@
 import pytest
 
 from benchmarks import floors
-from docs import _figures, _gallery, _meta_analysis
+from docs import _figures, _gallery
 from envsuite import registry
 from envsuite.errors import MissingExtra, UsageError
-from harness.capacity.difficulty import measure
 from harness.cli.envs import card, share_of_wins
+from harness.difficulty_cards import measure
 
 FIRST = {"alfworld": 40, "virtualhome": 40, "textworld": 1}
 """games of each stored result that are played again"""
@@ -58,8 +58,3 @@ def test_a_share_of_a_card_has_its_interval():
     assert share_of_wins({"episodes": 50}, "expert") == "–"
     entry = _gallery.ENTRIES[0]
     assert "| 0.06 [0.02, 0.13] | 1.00 [0.96, 1.00] |" in _gallery.table(entry)
-
-
-def test_the_meta_analysis_is_rendered_from_the_stored_numbers():
-    for path, text in _meta_analysis.files().items():
-        assert path.read_text() == text, f"{path.name} is stale: make figures"

@@ -5,8 +5,8 @@ listed.
 import pytest
 
 from envsuite import registry
+from envsuite.checks.gold import deny_list, examine
 from envsuite.errors import UsageError
-from envsuite.gold import deny_list, examine
 from harness.cli import check
 from tests import toys
 

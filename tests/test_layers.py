@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
-BASE = {"types", "errors", "messages", "spaces", "tools", "core", "plugins", "registry", "panels", "cache"}
+BASE = {"types", "errors", "messages", "spaces", "tools", "core", "plugins", "registry", "panels", "cache", "vector"}
 FOLDERS = {
     "harness": [
         ["types", "reasoning", "settings"],
@@ -22,21 +22,20 @@ FOLDERS = {
         ["servers"],
         ["policies", "rollout", "execution"],
         ["demos", "play", "cluster", "episodes", "hash_chain", "config_file"],
-        ["evaluate", "run_folder"],
-        ["replay", "language_ability", "capacity"],
-        ["generalization", "resample"],
+        ["evaluate"],
+        ["language_ability", "cost", "difficulty_cards"],
+        ["generalization"],
         ["suites"],
         ["report", "interop", "agents"],
-        ["verification"],
+        ["provenance"],
         ["cli"],
-        ["watch", "grading", "hub", "audit", "mining"],
+        ["watch", "grading", "hub", "mining"],
         ["__main__"],
     ],
     "baselines": [
-        ["configs", "math", "distributed", "logging"],
-        ["tables", "batch", "metrics"],
-        ["microbatch"],
-        ["networks"],
+        ["ranges", "math", "distributed", "logging"],
+        ["tables", "generation", "batch", "metrics"],
+        ["networks", "episode_rows"],
         ["algorithms"],
         ["consistency"],
         ["recipe"],

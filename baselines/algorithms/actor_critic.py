@@ -1,52 +1,122 @@
 """The update of PPO and its variants, which differ in the four rates of `estimators.gae`.
 
-* Token level: every token is a step, and the reward of a turn is paid on its last token.
-* Turn level: a turn is a step, and the advantage at its first token holds for all its tokens.
-
-At level "turn", gamma_token = lambda_token = 1 makes the first token's advantage the turn-level one
-exactly.
+Every token is a step, and the reward of a turn is paid on its last token. If turns are compared, a
+turn is a step: gamma_token = lambda_token = 1 makes the first token's advantage the turn's exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from baselines.algorithms import kl
+from baselines.algorithms.critic_step import CriticStep
 from baselines.algorithms.policy_step import Targets, learn
-from baselines.algorithms.update import UpdateInput, proximal_pass
-from baselines.batch import Batch, collate, episode_rows, token_rewards, turn_rewards, turn_values
-from baselines.configs import PPO, Rates
+from baselines.algorithms.update import UpdateConfig, UpdateInput, kl_penalty, proximal_pass, reference_pass
+from baselines.batch import Batch, collate, evaluate, turn_rewards, turn_values
+from baselines.episode_rows import episode_rows, token_rewards
 from baselines.math.estimators import gae
-from baselines.microbatch import evaluate
+from baselines.ranges import Count, Natural, PositiveShare, Share
+from envsuite.errors import UsageError
+from envsuite.types import Shaping, ShapingUnit
 from harness.types import Trajectory
 
 Values = Callable[[Tensor, Tensor, Tensor], Tensor]
 """`Model.values` or `Model.target_values`."""
 
 
-def update(inputs: UpdateInput[PPO]) -> dict[str, float]:
+class Rates(NamedTuple):
+    """Discounts and trace decays of `estimators.gae`."""
+
+    gamma_token: float
+    lambda_token: float
+    gamma_step: float
+    lambda_step: float
+
+
+@dataclass(frozen=True)
+class ActorCriticConfig(UpdateConfig):
+    """Settings common to PPO and its variants, which change the four rates of `estimators.gae`."""
+
+    needs_critic: ClassVar[bool] = True
+
+    gamma: Share = 0.99
+    lam: Share = 0.95
+    bootstrap: bool = True
+    """A truncated episode ends in the value of its final observation; False: in 0, as in TWOSOME
+    and ADRL."""
+    smdp: bool = False
+    """Discount a command that took k primitive steps by gamma**k."""
+    critic_warmup: Natural = 0
+    """First updates, in which only the critic learns."""
+    critic_warmup_batch: Count = 1
+    """Above 1: these updates are passes over one batch of this many ordinary ones (Verlog: 40). They
+    are one line of the log."""
+    critic_warmup_share: PositiveShare = 1.0
+    """Share of that batch's rows that each pass draws (Verlog: 0.25)."""
+
+    @property
+    def compares_turns(self) -> bool:
+        """True if a turn is a step, and the advantage at its first token holds for all its tokens."""
+        return False
+
+    def rates(self) -> Rates:
+        return Rates(self.gamma, self.lam, self.gamma, self.lam)
+
+    def shaping(self) -> Shaping | None:
+        rates = self.rates()
+        if rates.gamma_token < 1:  # the discount of a command would depend on its number of tokens
+            return None
+        return Shaping(rates.gamma_step, ShapingUnit.STEP if self.smdp else ShapingUnit.COMMAND)
+
+    def one_step_rates(self) -> Rates:
+        """The rates at lambda 0, where GAE's advantage plus value is the one-step target."""
+        rates = self.rates()
+        return rates._replace(lambda_token=0.0, lambda_step=0.0)
+
+    @property
+    def target_share(self) -> float:
+        """Share of the way that the target critic moves towards the critic after each batch; 0: no
+        target critic."""
+        return 0.0
+
+    @property
+    def trains_target_critic(self) -> bool:
+        return self.target_share > 0
+
+    def validate(self, recipe: Any) -> None:
+        super().validate(recipe)
+        if self.critic_warmup_batch > 1 and not self.critic_warmup:
+            raise UsageError(
+                f"config.critic_warmup_batch = {self.critic_warmup_batch} needs passes over this batch: set "
+                "config.critic_warmup (5)."
+            )
+        if recipe.turns and not self.bootstrap:
+            raise UsageError(
+                f"turns = {recipe.turns} cuts episodes at the end of a batch, and config.bootstrap = false takes what "
+                "follows for nothing: leave one of them out."
+            )
+
+
+def update(inputs: UpdateInput[ActorCriticConfig]) -> dict[str, float]:
     """Trains critic and actor on one batch of episodes."""
     model, config, trajectories = inputs.model, inputs.config, inputs.trajectories
     batch = collate(trajectories, config.whole)
     weights = proximal_pass(inputs, batch)
-    reference = kl.reference_pass(inputs, batch)
-    penalty = kl.penalty(inputs, batch, reference)
+    reference = reference_pass(inputs, batch)
+    penalty = kl_penalty(inputs, batch, reference)
     values = critic_values(inputs, batch)
     advantages, returns = estimate(inputs, batch, values, model.values, penalty, config.rates())
     if config.trains_target_critic:
         target_values = evaluate(
-            lambda rows: model.target_values(rows.ids, rows.valid, rows.sampled),
-            batch,
-            config.micro_rows,
-            model.sharded,
+            model, lambda rows: model.target_values(rows.ids, rows.valid, rows.sampled), batch, config.micro_rows
         )
         _, returns = estimate(inputs, batch, target_values, model.target_values, penalty, config.one_step_rates())
-    targets = Targets(advantages, reference, returns, values)
-    log = learn(inputs, batch, targets, train_actor=inputs.step >= config.critic_warmup)
+    critic = CriticStep(inputs, batch, returns, values)
+    log = learn(inputs, batch, Targets(advantages, reference), inputs.step >= config.critic_warmup, critic)
     if config.trains_target_critic:
         model.follow(config.target_share)
     log["explained_variance"] = explained_variance(returns, values)
@@ -54,18 +124,12 @@ def update(inputs: UpdateInput[PPO]) -> dict[str, float]:
     return {**log, **weights}
 
 
-@torch.no_grad()
 def critic_values(inputs: UpdateInput[Any], batch: Batch) -> Tensor:
     """Returns the critic's values of the batch's sampled tokens. [N]"""
     model = inputs.model
-    if batch.features is None or model.critic is None:
-        return evaluate(
-            lambda rows: model.values(rows.ids, rows.valid, rows.sampled),
-            batch,
-            inputs.config.micro_rows,
-            model.sharded,
-        )
-    return model.critic.of_features(batch.features.to(model.device)).cpu()
+    return evaluate(
+        model, lambda rows: model.values(rows.ids, rows.valid, rows.sampled), batch, inputs.config.micro_rows
+    )
 
 
 def estimate(
@@ -88,7 +152,7 @@ def advantages(
     values: Tensor,
     final: Sequence[float],
     penalty: Tensor,
-    config: PPO,
+    config: ActorCriticConfig,
     rates: Rates,
 ) -> tuple[Tensor, Tensor]:
     """Returns advantages and value targets of the N sampled tokens from their values [N]. [N], [N]
@@ -118,7 +182,7 @@ def advantages(
         rates.lambda_step,
     )
     advantage = rows.flatten(estimates)
-    if config.level == "turn":
+    if config.compares_turns:
         first = _first_of_turn(batch)
         return advantage[first], (advantage + values)[first]
     return advantage, advantage + values

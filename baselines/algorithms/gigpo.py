@@ -11,12 +11,38 @@ turn's reward is reduced by kl_coef times its k1.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
-from baselines.algorithms.groups import update_groups
+from baselines.algorithms.groups import GroupConfig, update_groups
 from baselines.algorithms.update import UpdateInput
-from baselines.configs import GiGPO as Config
 from baselines.math.estimators import anchor_cells, gigpo, shared_turns
+from baselines.ranges import NonNegative, Share
+from envsuite.types import Shaping
 from harness.types import Trajectory
+
+
+@dataclass(frozen=True)
+class GiGPO(GroupConfig):
+    """Group-in-group policy optimisation: episode and step advantages."""
+
+    gamma: Share = 0.95
+    """Discount of the return-to-go by which turns are compared."""
+    omega: NonNegative = 1.0
+    """Weight of the step advantage."""
+    std: bool = True
+    """Divide by the standard deviation of the group and of the turns with the same anchor."""
+    over_rows: bool = False
+    """Count an episode once per turn in the episode statistics, as in the published code."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping | None:
+        """Returns None unless both advantages, of the episode's sum and of the return-to-go, use
+        one discount."""
+        return Shaping(1.0) if self.gamma == 1 or not self.omega else None
+
+
+Config = GiGPO
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:

@@ -7,25 +7,66 @@ episode of a group broke, the last one is dropped too: it has no baseline.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from baselines.algorithms import kl
 from baselines.algorithms.policy_step import Targets, learn
-from baselines.algorithms.update import UpdateInput, proximal_pass
+from baselines.algorithms.update import UpdateConfig, UpdateInput, kl_penalty, proximal_pass, reference_pass
 from baselines.batch import Batch, collate, turn_rewards, turn_values
-from baselines.math.estimators import members
+from baselines.math.advantages import members
+from baselines.ranges import AdvantageScope, Count, Natural, NonNegative, Share
 from envsuite.errors import UsageError
 from harness.types import Trajectory
+
+
+@dataclass(frozen=True)
+class GroupConfig(UpdateConfig):
+    """Settings common to algorithms that compare the episodes of one game with each other."""
+
+    compares_groups: ClassVar[bool] = True
+
+    group_size: Count = 8
+    """Episodes per task and seed."""
+    gamma: Share = 1.0
+    """Discount of the return-to-go."""
+    normalise: AdvantageScope = "none"
+    kl_coef: NonNegative = 0.001
+    resample: Natural = 0
+    """Extra rollouts per update in which groups whose episodes all earned the same are replaced by
+    other games (DAPO's dynamic sampling); 0: such groups stay."""
+
+    @property
+    def episodes_per_group(self) -> int:
+        return self.group_size
+
+    @property
+    def resampling_rounds(self) -> int:
+        return self.resample
+
+    def validate(self, recipe: Any) -> None:
+        super().validate(recipe)
+        if recipe.episodes % self.group_size:
+            raise UsageError(f"episodes = {recipe.episodes} is not a whole number of groups of {self.group_size}.")
+        if self.resample and self.group_size == 1:
+            raise UsageError(
+                f"config.resample = {self.resample} replaces groups that earned the same, and config.group_size = 1 "
+                "compares nothing: set group_size to 2 or more, or leave resample out."
+            )
+        if recipe.turns:
+            raise UsageError(
+                f"{recipe.algorithm} compares whole episodes, and turns = {recipe.turns} cuts them: leave turns out."
+            )
+
 
 Advantages = Callable[[Sequence[Trajectory], list[list[float]], list[Hashable]], list[list[float]]]
 """From trajectories, the reward of each of their turns [E][T_e] and their groups [E] to an
 advantage per turn [E][T_e]."""
 
 
-Teacher = Callable[[Batch, Sequence[Trajectory]], Tensor]
-"""From a batch and its trajectories to a teacher's log-probs [N], as in `Targets.teacher`."""
+Teacher = Callable[[Batch, Sequence[Trajectory]], tuple[Tensor, Callable[[Tensor, Tensor], Tensor]]]
+"""From a batch and its trajectories to `Targets.teacher` and `Targets.distillation`."""
 
 
 def update_groups(
@@ -37,13 +78,13 @@ def update_groups(
     trajectories = without_lone_survivors(inputs.trajectories, config.group_size)
     batch = collate(trajectories, config.whole)
     weights = proximal_pass(inputs, batch)
-    reference = kl.reference_pass(inputs, batch)
-    rewards = penalised_rewards(batch, trajectories, kl.penalty(inputs, batch, reference))
+    reference = reference_pass(inputs, batch)
+    rewards = penalised_rewards(batch, trajectories, kl_penalty(inputs, batch, reference))
     groups: list[Hashable] = [group_of(run, config.group_size) for run in trajectories]
     per_turn = advantages(trajectories, rewards, groups)
     targets = Targets(turn_values(batch, per_turn).float(), reference)
     if teacher is not None:
-        targets.teacher = teacher(batch, trajectories)
+        targets.teacher, targets.distillation = teacher(batch, trajectories)
     log = learn(inputs, batch, targets, train_actor)
     log["flat_groups"] = flat_groups(trajectories, config.group_size)
     return {**log, **weights}

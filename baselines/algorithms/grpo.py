@@ -13,13 +13,32 @@ loss has no KL term.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import torch
 
-from baselines.algorithms.groups import update_groups
+from baselines.algorithms.groups import GroupConfig, update_groups
 from baselines.algorithms.update import UpdateInput
-from baselines.configs import GRPO as Config
-from baselines.math.estimators import group_normalised, per_turn
+from baselines.math.advantages import group_normalised, per_turn
+from baselines.ranges import Aggregation
+from envsuite.types import Shaping
+
+
+@dataclass(frozen=True)
+class GRPO(GroupConfig):
+    """Advantages relative to the mean of a group, without a critic."""
+
+    std: bool = True
+    """Divide by the group's standard deviation; False: Dr. GRPO."""
+    per_turn: bool = False
+    """Compare the return-to-go turn by turn in place of the episode's sum."""
+    aggregation: Aggregation = "seq-mean-token-mean"
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma if self.per_turn else 1.0)
+
+
+Config = GRPO
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:

@@ -6,7 +6,27 @@ still to come: with positive values short commands are preferred to good ones. `
 the ablation of the paper's Figure 5; equal to `gamma` (the default) it is NTPO, at 1 it is POAD.
 """
 
-from baselines.algorithms.actor_critic import update
-from baselines.configs import NTPO as Config
+from dataclasses import dataclass
 
-__all__ = ["Config", "update"]
+from baselines.algorithms.actor_critic import ActorCriticConfig, Rates, update
+from baselines.ranges import AdvantageScope, Deviation, NonNegative, Share
+
+
+@dataclass(frozen=True)
+class NTPO(ActorCriticConfig):
+    """Naive token-level policy optimisation: every token is discounted."""
+
+    target_kl: NonNegative = 0.02
+    normalise: AdvantageScope = "minibatch"
+    deviation: Deviation = "population"
+    gamma_token: Share = -1.0
+    """Discount inside an action; -1: gamma."""
+
+    def rates(self) -> Rates:
+        gamma_token = self.gamma if self.gamma_token < 0 else self.gamma_token
+        return Rates(gamma_token, self.lam, self.gamma, self.lam)
+
+
+Config = NTPO
+
+__all__ = ["NTPO", "Config", "update"]

@@ -8,13 +8,40 @@ times its k1 to the first weights
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
 
-from baselines.algorithms.groups import update_groups
+from baselines.algorithms.groups import GroupConfig, update_groups
 from baselines.algorithms.update import UpdateInput
-from baselines.configs import RLOO as Config
-from baselines.math.estimators import leave_one_out, per_turn
+from baselines.math.advantages import leave_one_out, per_turn
+from baselines.ranges import Range
+from envsuite.errors import UsageError
+from envsuite.types import Shaping
+
+
+@dataclass(frozen=True)
+class RLOO(GroupConfig):
+    """REINFORCE with a leave-one-out baseline."""
+
+    group_size: Annotated[int, Range(2)] = 8
+    """Episodes per task and seed; at least 2."""
+    per_turn: bool = False
+    """Compare the return-to-go turn by turn in place of the episode's sum."""
+    kl_in: Literal["loss", "reward"] = "reward"
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma if self.per_turn else 1.0)
+
+    def __post_init__(self) -> None:
+        if self.group_size < 2:
+            raise UsageError(
+                f"rloo: group_size must be at least 2, not {self.group_size}: one episode has no baseline."
+            )
+
+
+Config = RLOO
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:

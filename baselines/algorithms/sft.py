@@ -13,24 +13,63 @@ import json
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from baselines.algorithms.optimisers import Optimiser
-from baselines.batch import Batch, collate
-from baselines.configs import SFTConfig as Config
-from baselines.distributed import collectives
-from baselines.math.finite import NonFiniteLoss, check_finite
-from baselines.math.losses import aggregate
-from baselines.microbatch import crop, split
-from baselines.networks.model import Model
-from envsuite.errors import DataError
+from baselines.algorithms.update import UpdateConfig
+from baselines.batch import Batch, collate, crop, split
+from baselines.math.losses import NonFiniteLoss, aggregate, check_finite
+from baselines.ranges import Count, Natural, NonNegative, Positive, Share
+from envsuite.errors import DataError, UsageError
 from envsuite.types import StopReason, Task
 from harness.lm.completions import completion, completion_ids
 from harness.lm.template import SampledReply, Template
 from harness.types import Episode, Message, Reply, ToolSchema, Trajectory, Turn
+
+if TYPE_CHECKING:
+    from baselines.networks.model import Model
+
+
+@dataclass(frozen=True)
+class SFTConfig:
+    """Supervised fine-tuning on demonstrations."""
+
+    learning_rate: NonNegative = 1e-5
+    epochs: Count = 1
+    rows: Count = 16
+    """Demonstrations per optimiser step."""
+    micro_rows: Natural = 0
+    """Rows per forward pass; 0: all rows of a step."""
+    warmup: Share = 0.1
+    """Share of the steps in which the learning rate rises to its full value; it then falls as a
+    cosine."""
+    weight_decay: NonNegative = 0.01
+    max_grad_norm: Positive = 1.0
+    last_only: bool = False
+    """Train only the last assistant message of each line. Use it with a history window, where each
+    turn has its own line."""
+    max_length: Natural = 0
+    """Longest demonstration in tokens; longer ones are left out. 0: no limit."""
+    save_every: Natural = 0
+    """Steps between checkpoints, from which --resume continues; 0: only at the end."""
+
+
+@dataclass(frozen=True)
+class SFT(UpdateConfig):
+    """Settings of a run of fine-tuning alone, whose numbers are in the table `sft.train`."""
+
+    def validate(self, recipe: Any) -> None:
+        if not recipe.sft.any:
+            raise UsageError(
+                "algorithm = 'sft' learns from demonstrations, and the recipe has none: set sft.episodes "
+                "(100) or sft.file."
+            )
+
+
+Config = SFT
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -100,13 +139,13 @@ def as_trajectory(
     prompt (`completion`), followed by the token `end`."""
     run = Trajectory(_NO_EPISODE, stop_reason=StopReason.SOLVED)
     replies: list[SampledReply] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        text = completion(template, messages[: place + 1], tools)
-        ids = [*completion_ids(template, messages[:place], text, tools), end]
-        if not last_only or place == len(messages) - 1:
-            prompt = template.encode(messages[:place], replies, tools).ids
+        text = completion(template, messages[: index + 1], tools)
+        ids = [*completion_ids(template, messages[:index], text, tools), end]
+        if not last_only or index == len(messages) - 1:
+            prompt = template.encode(messages[:index], replies, tools).ids
             run.turns.append(Turn("", Reply(text, prompt, ids, [0.0] * len(ids)), (text,), 0.0, {}))
         replies.append(SampledReply(text if message.get("tool_calls") else message["content"], tuple(ids)))
     return run
@@ -120,11 +159,11 @@ class FineTuning:
         model: Model,
         conversations: Sequence[Sequence[Message]],
         template: Template,
-        config: Config,
+        config: SFTConfig,
         generator: torch.Generator,
         tools: Sequence[Sequence[ToolSchema]] | None = None,
     ) -> None:
-        """Tokenises the conversations; `tools` are those of each. Raises DataError if all are
+        """Tokenises the conversations; `tools` lists the tools of each. Raises DataError if all are
         longer than `max_length`."""
         runs = [
             as_trajectory(messages, template, template.end_id, config.last_only, schemas)
@@ -136,6 +175,8 @@ class FineTuning:
                 f"All {len(runs)} demonstrations have more than sft.train.max_length = {config.max_length} tokens."
             )
         self.model, self.config, self.generator = model, config, generator
+        from baselines.algorithms.optimisers import Optimiser
+
         weights = model.actor_masters
         adamw = torch.optim.AdamW(
             weights.masters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
@@ -206,14 +247,14 @@ def _length(run: Trajectory) -> int:
 def _backward(model: Model, batch: Batch, micro_rows: int) -> float:
     """Accumulates the gradient of the mean over the batch's label tokens, and returns the loss."""
     total, labels = 0.0, batch.sampled.sum()
-    parts = split(batch, torch.arange(len(batch.ids)), micro_rows)
-    for part, weight in collectives.rounds(parts, model.sharded):
+    parts = split(model, batch, torch.arange(len(batch.ids)), micro_rows)
+    for part, weight in model.processes.rounds(parts, model.sharded):
         ids, valid, sampled, _ = crop(batch, part)
         logprobs, _ = model.logprobs(ids, valid, sampled=sampled, entropy_gradient=False)
         loss = weight * aggregate(-logprobs, sampled) * sampled.sum() / labels
         loss.backward()
         total += loss.item()
-    return collectives.add_number(total)
+    return model.processes.add_number(total)
 
 
 def _schedule(done: float, warmup: float) -> float:

@@ -13,24 +13,79 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from baselines.algorithms import actor_critic, kl
+from baselines.algorithms import actor_critic
+from baselines.algorithms.actor_critic import ActorCriticConfig, Rates
+from baselines.algorithms.critic_step import CriticStep
 from baselines.algorithms.policy_step import POLICY_NUMBERS, Targets, learn, with_steps
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import collate
-from baselines.configs import TWOSOME as Config
-from baselines.distributed import collectives
-from baselines.math.estimators import members, standardise
-from baselines.math.finite import check_finite
-from baselines.math.losses import clipped_surrogate, early_stop_kl
+from baselines.math.advantages import members, standardise
+from baselines.math.losses import check_finite, clipped_surrogate, early_stop_kl
 from baselines.networks.model import Model
+from baselines.ranges import AdvantageScope, Count, Deviation, NonNegative, Normalisation
 from envsuite.errors import UsageError
 from harness.lm.likelihood import choice, token_logprobs, word_count
 from harness.types import Trajectory, Turn
+
+
+@dataclass(frozen=True)
+class TWOSOME(ActorCriticConfig):
+    """PPO over admissible commands."""
+
+    normalisation: Normalisation = "word"
+    """Must equal acting.normalisation."""
+    entropy_coef: NonNegative = 0.01
+    minibatches: Count = 4
+    normalise: AdvantageScope = "minibatch"
+    deviation: Deviation = "sample"
+    whole: bool = False
+    target_kl: NonNegative = 0.02
+
+    def rates(self) -> Rates:
+        return Rates(1.0, 1.0, self.gamma, self.lam)
+
+    def validate(self, recipe: Any) -> None:
+        if self.normalisation != recipe.acting.normalisation:
+            raise UsageError(
+                f"config.normalisation is {self.normalisation!r} and acting.normalisation "
+                f"{recipe.acting.normalisation!r}: "
+                "twosome learns the distribution that it draws from; set both alike."
+            )
+        if recipe.acting.choose != "admissible":
+            raise UsageError(
+                f"acting.choose cannot be {recipe.acting.choose!r}: twosome chooses among admissible "
+                f"commands, 'admissible'."
+            )
+        for key, value, unused in (
+            ("kl_coef", self.kl_coef, 0.0),
+            ("aggregation", self.aggregation, "token-mean"),
+            ("ratio", self.ratio, "token"),
+        ):
+            if value != unused:
+                raise UsageError(
+                    f"config.{key} cannot be {value!r}: twosome learns whole commands and does not use it; "
+                    f"leave it at {unused!r}."
+                )
+        if recipe.fsdp:
+            raise UsageError(
+                "fsdp = true has all processes take the same passes, and twosome scores as many commands "
+                "as a turn has: "
+                "leave fsdp out."
+            )
+        super().validate(recipe)
+
+    def _check_sampling(self, recipe: Any) -> None:
+        """Accepts any temperature: the trainer computes the very distribution over commands that
+        was drawn from."""
+
+
+Config = TWOSOME
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:
@@ -45,12 +100,12 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
     first_tokens = [_first_tokens(run) for run in inputs.trajectories]
     inputs = replace(inputs, trajectories=first_tokens)
     batch = collate(first_tokens, whole=False)
-    kl.reference_pass(inputs, batch)  # for the features of a critic that reads them
     values = actor_critic.critic_values(inputs, batch)
     no_penalty = torch.zeros_like(values)
     advantage, returns = actor_critic.estimate(inputs, batch, values, inputs.model.values, no_penalty, config.rates())
     critic_only = replace(inputs, config=replace(config, epochs=1, normalise="none"))
-    log = learn(critic_only, batch, Targets(advantage, returns=returns, old_values=values), train_actor=False)
+    critic = CriticStep(critic_only, batch, returns, values)
+    log = learn(critic_only, batch, Targets(advantage), train_actor=False, before=critic)
     if inputs.step >= config.critic_warmup:
         log.update(_policy_steps(inputs, turns, advantage))
     log["explained_variance"] = actor_critic.explained_variance(returns, values)
@@ -100,12 +155,12 @@ def _backward(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Ten
     config, count = inputs.config, len(turns)
     inputs.optimisers.actor.zero_grad()
     sums: dict[str, float] = defaultdict(float)
-    for places in collectives.share(_equal_choices(turns)):
-        equal = [turns[place] for place in places]
+    for indices in inputs.model.processes.share(_equal_choices(turns)):
+        equal = [turns[index] for index in indices]
         new, entropy = scores(inputs.model, equal, config.normalisation, inputs.temperature)
         old = torch.tensor([turn.reply.extra["logprob"] for turn in equal], dtype=new.dtype)
         losses, clipped = clipped_surrogate(
-            new, old, advantage[places].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
+            new, old, advantage[indices].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
         )
         loss = (losses - config.entropy_coef * entropy).sum() / count
         loss.backward()
@@ -113,7 +168,7 @@ def _backward(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Ten
         sums["entropy"] += entropy.item() * len(equal) / count
         sums["kl"] += early_stop_kl(new.detach(), old).sum().item() / count
         sums["clip_share"] += clipped.sum().item() / count
-    collectives.add_numbers(sums, POLICY_NUMBERS)
+    inputs.model.processes.add_numbers(sums, POLICY_NUMBERS)
     return sums
 
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from baselines.batch import collate
-from baselines.microbatch import evaluate
+from baselines.batch import collate, evaluate
 from baselines.networks.model import Model
 from baselines.networks.snapshot import Snapshot
 from baselines.recipe import Recipe
@@ -31,10 +30,10 @@ def server_gap(recipe: Recipe, model: Model | Snapshot, runs: Sequence[Trajector
     sample = _sample(runs, settings.checked)
     batch = collate([run for _, run in sample], whole=False)
     own = evaluate(
+        model,
         lambda rows: model.logprobs(rows.ids, rows.valid, temperature, rows.sampled)[0],
         batch,
         recipe.config.micro_rows,
-        model.sharded,
     )
     gaps = (own - batch.flat(batch.logprobs)).abs()
     for server in dict.fromkeys(server for server, _ in sample):

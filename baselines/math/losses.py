@@ -1,9 +1,24 @@
-"""Policy, value and KL losses, and the averaging of losses over tokens."""
+"""Policy, value and KL losses, the averaging of losses over tokens, and the refusal of NaN."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+from envsuite.errors import EnvsuiteError
+
+
+class NonFiniteLoss(EnvsuiteError):
+    """A loss or gradient is NaN or infinite. No step was taken with it, and the last checkpoint is
+    intact."""
+
+
+def check_finite(value: float, name: str) -> None:
+    """Raises NonFiniteLoss if `value` is NaN or infinite."""
+    if not math.isfinite(value):
+        raise NonFiniteLoss(f"The {name} is {value}: lower the learning rate, or clip the gradient harder.")
 
 
 def aggregate(x: Tensor, mask: Tensor, how: str = "token-mean", constant: float | None = None) -> Tensor:
@@ -119,7 +134,7 @@ def early_stop_kl(new: Tensor, old: Tensor) -> Tensor:
 
 
 def distillation_loss(new: Tensor, teacher: Tensor, kind: str, steepness: float = 0.0) -> Tensor:
-    """Returns the loss of a student's log-probs of its own tokens against a teacher's, per element.
+    """Returns the loss of a student's log-probs of sampled tokens against a teacher's, per element.
 
     gated: g (teacher - new) with the constant g = sigmoid(steepness * (teacher - new)) (SDAR); kl: the
     value of k1 and the gradient of k2 (`kl_estimate`), an unbiased gradient of KL(student || teacher) on samples

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from baselines.configs import ModelConfig
+from baselines.networks.settings import ModelConfig
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness.lm import adapters, model_files
 

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from baselines.batch import AllowedTokens
-from baselines.configs import ModelConfig
-from baselines.distributed import fsdp
+from baselines.distributed import collectives, fsdp
 from baselines.networks.compiled import CompiledBlocks
 from baselines.networks.critic import Critic
 from baselines.networks.logprobs import allowed_logprobs, token_logprobs
@@ -37,6 +36,7 @@ from baselines.networks.prefix_sharing import (
     set_checkpointing,
 )
 from baselines.networks.reference import Reference
+from baselines.networks.settings import ModelConfig
 from envsuite.errors import UsageError
 from harness.lm import model_files
 
@@ -45,6 +45,9 @@ CRITICS = ("none", "head", "own")
 
 class Model:
     """Actor, critic and reference. The actor's `lm` and `tokenizer` also generate the rollout."""
+
+    processes = collectives
+    """Communication with the other processes that train this model."""
 
     def __init__(self, lm: Any, tokenizer: Any, config: ModelConfig) -> None:
         if config.critic not in CRITICS:
@@ -146,11 +149,6 @@ class Model:
     ) -> DistinctRows:
         return distinct_rows(ids, valid, sampled, self.device, allowed, self.config.packing)
 
-    @property
-    def reads_features(self) -> bool:
-        """True if the critic reads the hidden states of the frozen reference."""
-        return self.critic is not None and self.critic.trunk is None
-
     @torch.no_grad()
     def reference_logprobs(
         self,
@@ -165,28 +163,6 @@ class Model:
         _, logprobs = self._reference_pass(rows, temperature)
         assert logprobs is not None
         return rows.spread(logprobs).cpu()
-
-    @torch.no_grad()
-    def reference_features(
-        self,
-        ids: Tensor,
-        valid: Tensor,
-        sampled: Tensor,
-        temperature: float = 1.0,
-        logprobs: bool = True,
-        allowed: AllowedTokens | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the reference's log-probs [B, L] and its hidden states at all `sampled` tokens,
-        row by row [n, H].
-
-        One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
-        """
-        rows = self._rows(ids, valid, sampled, allowed)
-        hidden, scores = self._reference_pass(rows, temperature if logprobs else None)
-        row, column = sampled[:, 1:].nonzero(as_tuple=True)
-        numbers = rows.spread(torch.arange(len(rows.row), device=self.device)).cpu()
-        features = hidden.cpu()[numbers[row, column + 1]]
-        return torch.zeros(ids.shape) if scores is None else rows.spread(scores).cpu(), features
 
     @torch.no_grad()
     def _reference_pass(self, rows: DistinctRows, temperature: float | None) -> tuple[Tensor, Tensor | None]:

@@ -7,6 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
+from baselines.distributed import collectives
 from baselines.networks.model import Model, actor_logprobs
 from baselines.networks.prefix_sharing import distinct_rows
 
@@ -19,6 +20,7 @@ class Snapshot:
     """
 
     sharded = False
+    processes = collectives
 
     def __init__(self, model: Model) -> None:
         self._model = model

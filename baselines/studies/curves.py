@@ -1,18 +1,15 @@
-"""Renders a study's learning curves and page, `curves.svg` and `README.md`, from its `runs.jsonl`.
+"""Renders a study's page, `README.md` with a picture per section, from its `runs.jsonl`.
 
     python -m baselines.studies.curves leaderboards/training/food-preparation
 
-A line is the mean over seeds of the success rate of an update's training episodes, the band its 95
-% interval (Student's t over seeds). Runs of the plan that are not in the records are listed as not
-run. Pairs that a plan names in `pairs` are compared by seed (`baselines.studies.contrasts`). A plan with
-factors has a picture and a table for each section (`baselines.studies.factorial`).
+A line is the mean over runs of the success rate of an update's training episodes, the band its 95
+% interval (Student's t). `baselines.studies.factorial` makes sections, tables and differences.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -20,33 +17,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from baselines.studies import contrasts, factorial
+from baselines.studies import factorial
 from envsuite.cache import write_atomically
 from harness import cli
 from harness.stats.intervals import student
-from harness.suites.training_studies import plan_of, seeds, stored_runs
+from harness.suites.training_studies import plan_of, stored_runs
 
 COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b", "#17a2b8", "#444444", "#e377c2")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 """The picture and its margins, in pixels."""
-LEAST = 3
-"""Runs from which on a curve has a band."""
-LEAST_OF_SECTION = 5
-"""The same where many methods share a picture: wider bands would hide its lines."""
+LEAST = 5
+"""Runs from which on a curve has a band: the interval of fewer is nearly everything."""
 FEW = 3
-"""Curves up to which their names are inside the picture; more have them beside it, and paler bands."""
+"""Curves up to which their names are inside the picture; more have their names to its right, and paler bands."""
 NAMES = 96
 """Width of the names beside a picture, in pixels."""
 POINTS = 60
 """Points of a curve, over the steps that all its seeds have played."""
-COLUMNS = (
-    "seeds run",
-    "success at first",
-    "success at last (95 % over seeds)",
-    "steps to 90 % (mean of seeds that reach it)",
-    "held-out games before and after, as `acting.eval_temperature` plays",
-    "CPU s per run",
-)
 
 
 class LearningCurve(NamedTuple):
@@ -58,27 +45,17 @@ class LearningCurve(NamedTuple):
     high: Any
 
 
-def curve(runs: Sequence[dict[str, Any]], least: int = LEAST) -> LearningCurve:
-    """Returns the curve of one setting, with a band from `least` runs on. Seeds have played different numbers
-    of steps and are interpolated at common ones."""
+def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
+    """Returns the curve of one method. Seeds have played different numbers of steps and are interpolated at
+    common ones."""
     per_seed = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
     grid = np.linspace(max(x[0] for x, _ in per_seed), min(x[-1] for x, _ in per_seed), POINTS)
     columns = zip(*(np.interp(grid, x, y) for x, y in per_seed), strict=True)
-    if len(runs) < least:  # the interval of two runs is nearly everything: a line without a band
+    if len(runs) < LEAST:
         mean = np.array([sum(column) / len(column) for column in columns])
         return LearningCurve(grid, mean, mean, mean)
     bounds = np.array([student(column)[:3] for column in columns])
     return LearningCurve(grid, bounds[:, 0], bounds[:, 1].clip(0, 1), bounds[:, 2].clip(0, 1))
-
-
-def steps_to(run: dict[str, Any], share: float) -> float:
-    """Returns the environment steps until two successive updates have a mean success of `share`;
-    inf if never."""
-    success = [update["success"] for update in run["updates"]]
-    for place in range(1, len(success)):
-        if (success[place - 1] + success[place]) / 2 >= share:
-            return float(run["updates"][place]["env_steps"])
-    return math.inf
 
 
 def picture(curves: dict[str, LearningCurve]) -> str:
@@ -114,27 +91,18 @@ def picture(curves: dict[str, LearningCurve]) -> str:
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
     for row, (colour, name) in enumerate(zip(itertools.cycle(COLOURS), curves, strict=False)):
         y_text = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
-        place = f'x="{WIDTH - 20}" y="{y_text}" text-anchor="end"' if few else f'x="{WIDTH}" y="{y_text}"'
-        parts.append(f'<text {place} fill="{colour}">{escape(name)}</text>')
+        position = f'x="{WIDTH - 20}" y="{y_text}" text-anchor="end"' if few else f'x="{WIDTH}" y="{y_text}"'
+        parts.append(f'<text {position} fill="{colour}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def rendered(folder: Path) -> dict[str, str]:
     """Returns the files of a study's page by name. Raises DataError if the folder holds no plan."""
     plan = plan_of(folder)
-    if "factors" in plan:
-        return _factorial_page(folder, plan)
-    text, curves = page(folder)
-    return {"README.md": text} | ({"curves.svg": picture(curves)} if curves else {})
-
-
-def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
-    """Returns the files of a plan with factors."""
     runs = stored_runs(folder, plan)
     files: dict[str, str] = {}
     planned = len(plan["variants"]) * plan["seeds"]
-    heading = plan.get("title") or plan["recipe"]
-    lines = [f"# {heading}", "", f"{len(runs)} of {planned} runs of the plan were run.", ""]
+    lines = [f"# {plan['title']}", "", f"{len(runs)} of {planned} runs of the plan were run.", ""]
     for title, section in factorial.sections(plan):
         by_method = factorial.runs_of(plan, runs, section)
         lines += [f"## {title}", ""]
@@ -142,13 +110,13 @@ def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
             lines += ["Not run yet.", ""]
             continue
         name = f"curves-{title.replace(' ', '-')}.svg"
-        files[name] = picture({method: curve(of_method, LEAST_OF_SECTION) for method, of_method in by_method.items()})
+        files[name] = picture({method: curve(of_method) for method, of_method in by_method.items()})
         lines += [
-            _about(next(iter(by_method.values()))[0])[0],
+            _about(next(iter(by_method.values()))[0]),
             "",
             f"![learning curves]({name})",
             "",
-            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST_OF_SECTION} there is none.",
+            f"A band is the 95 % interval over all runs of a method; with fewer than {LEAST} there is none.",
             "",
         ]
         lines += [*factorial.tables(plan, by_method), ""]
@@ -158,78 +126,19 @@ def _factorial_page(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
     return {"README.md": text, **files}
 
 
-def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
-    """Returns the README of a study of one setting, and its curves. Raises DataError if the folder holds
-    no plan."""
-    plan = plan_of(folder)
-    runs = stored_runs(folder, plan)
-    by_value = {value: [run for run in runs if run["variant"] == value] for value in plan["variants"]}
-    curves = {value: curve(of_value) for value, of_value in by_value.items() if of_value}
-    lines = [
-        f"# {plan.get('title') or plan['recipe'] + ': ' + plan['vary'] + ' compared'}",
-        "",
-        *(_about(runs[0]) if runs else ("Not run yet.", "")),
-        f"| {plan['vary']} | {' | '.join(COLUMNS)} |",
-        "|" + "---|" * (len(COLUMNS) + 1),
-        *(_row(value, of_value, plan["seeds"]) for value, of_value in by_value.items()),
-        "",
-        *contrasts.table(plan, by_value),
-        _missing(by_value, seeds(plan)),
-        "",
-        *_commands(folder, plan),
-        "",
-    ]
-    notes = folder / "NOTES.md"
-    return "\n".join(lines) + ("\n" + notes.read_text() if notes.exists() else ""), curves
-
-
-def _row(value: str, runs: Sequence[dict[str, Any]], seeds: int) -> str:
-    """Returns the table row of one setting."""
-    ran = f"{len(runs)} of {seeds}"
-    if not runs:
-        return f"| {value} | {ran} |" + " not run |" * (len(COLUMNS) - 1)
-    mean, low, high = student([run["updates"][-1]["success"] for run in runs])[:3]
-    bounds = f"{max(0.0, low):.2f} to {min(1.0, high):.2f}" if len(runs) > 1 else "one seed"
-    reached = [steps for run in runs if (steps := steps_to(run, 0.9)) < math.inf]
-    to_90 = f"none of {len(runs)}"
-    if reached:
-        to_90 = f"{sum(reached) / len(reached):,.0f} ({len(reached)} of {len(runs)})"
-    first = sum(run["updates"][0]["success"] for run in runs) / len(runs)
-    cost = sum(run["cpu_seconds"] for run in runs) / len(runs)
-    wins = " -> ".join(_wins([run["evals"][place] for run in runs]) for place in (0, -1))
-    return f"| {value} | {ran} | {first:.2f} | {mean:.2f} ({bounds}) | {to_90} | {wins} | {cost:.0f} |"
-
-
-def _wins(evaluations: Sequence[dict[str, Any]]) -> str:
-    """Returns the number of games won over all seeds."""
-    won = sum(evaluation["success"] * evaluation["n"] for evaluation in evaluations)
-    return f"{won:.0f} of {sum(evaluation['n'] for evaluation in evaluations)}"
-
-
-def _missing(by_value: dict[str, list[dict[str, Any]]], planned: range) -> str:
-    """Returns a sentence on the runs of the plan that are not in the records."""
-    missing = []
-    for value, runs in by_value.items():
-        lacking = sorted(set(planned) - {run["seed"] for run in runs})
-        if lacking:
-            missing.append(f"{value} (seed{'s' * (len(lacking) > 1)} {', '.join(map(str, lacking))})")
-    return f"Not run: {', '.join(missing)}." if missing else "All runs of the plan were run."
-
-
-def _about(run: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the lines above the table, from the first run."""
+def _about(run: dict[str, Any]) -> str:
+    """Returns the line above a section's picture, from its first run."""
     threads = f"{run['threads']} thread{'s' * (run['threads'] != 1)}"
-    text = (
+    return (
         f"{run['task']}. Success of training episodes, sampled; {len(run['updates'])} updates. "
         f"torch {run['torch']}, {threads}, {run['host']}."
     )
-    return text, "", "![learning curves](curves.svg)", ""
 
 
 def _commands(folder: Path, plan: dict[str, Any]) -> list[str]:
     """Returns the commands that run the plan and render the page."""
     settings = " ".join(f"--set {key}={value}" for key, value in plan["set"].items())
-    values = [", ".join(levels) for levels in plan.get("factors", {"": plan["variants"]}).values()]
+    values = [", ".join(levels) for levels in plan["factors"].values()]
     first = f" from {plan['first_seed']}" if plan.get("first_seed") else ""
     return [
         f"The plan: `{plan['vary']}` = {' x '.join(values)}; {plan['seeds']} seed{'s' * (plan['seeds'] != 1)}{first}"
@@ -259,10 +168,9 @@ def index(parent: Path) -> str:
         plan = plan_of(folder)
         ran, planned = len(stored_runs(folder, plan)), plan["seeds"] * len(plan["variants"])
         state = f"{ran} of {planned}" if ran else f"not run ({planned})"
-        title = plan.get("title") or plan["recipe"]
-        values = [", ".join(levels) for levels in plan.get("factors", {"": plan["variants"]}).values()]
+        values = [", ".join(levels) for levels in plan["factors"].values()]
         compared = f"`{plan['vary']}`: {' x '.join(values)}"
-        lines.append(f"| [{title}]({folder.name}/README.md) | `{plan['recipe']}` | {compared} | {state} |")
+        lines.append(f"| [{plan['title']}]({folder.name}/README.md) | `{plan['recipe']}` | {compared} | {state} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,11 +1,13 @@
-"""Tables of studies with several factors: mean, interval and paired differences, with starts as the outer unit.
+"""Tables of studies: mean, interval and paired differences, with starts as the outer unit.
 
 A plan states which factor is compared (`compare`) and which one holds repetitions (`outer`, such as
 the weights that runs start from); every combination of the other factors is a section. The mean of
 a method is the mean over starts of the mean over seeds, and its interval is Student's t over starts.
 Without `outer` the seeds are the units.
 A difference pairs runs of one start and seed. It has two intervals: over starts, which speaks of
-other starts of this kind, and over all pairs, which speaks of these starts alone.
+other starts of this kind, and over all pairs, which speaks of these starts alone. Without `outer` the
+second interval is the simultaneous one (Bonferroni): all of a table's such intervals of a measure hold
+together in 95 % of studies.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class MethodDifference(NamedTuple):
 
     over_starts: Interval
     over_pairs: Interval
+    """Simultaneous with other differences if `difference` is told their number."""
 
 
 def area(run: Run) -> float:
@@ -43,6 +46,11 @@ def area(run: Run) -> float:
 def final(run: Run) -> float:
     """Returns the mean success of a run's last updates."""
     return _last(run, "success")
+
+
+def held_out(run: Run) -> float:
+    """Returns the share of held-out games that a run wins after its last update."""
+    return float(run["evals"][-1]["success"])
 
 
 def _last(run: Run, key: str) -> float:
@@ -62,7 +70,7 @@ def _policy_steps(run: Run) -> float:
 
 
 def by_unit(runs: Sequence[Run], outer: str | None, levels: dict[str, dict[str, str]]) -> dict[Unit, Run]:
-    """Returns runs by start and seed; without `outer` the seed is the start. `levels` has those of each variant."""
+    """Returns runs by start and seed; without `outer` the seed is the start. `levels`: of each variant."""
     return {(levels[run["variant"]].get(outer or "", str(run["seed"])), run["seed"]): run for run in runs}
 
 
@@ -74,10 +82,15 @@ def over_starts(values: dict[Unit, float]) -> Interval:
     return student([sum(group) / len(group) for group in grouped.values()])
 
 
-def difference(first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure) -> MethodDifference | None:
-    """Returns first minus second over the starts and seeds that both have; None if there are none."""
+def difference(
+    first: dict[Unit, Run], second: dict[Unit, Run], measure: Measure, count: int = 1
+) -> MethodDifference | None:
+    """Returns first minus second over the starts and seeds that both have, one of `count` differences; None if
+    there are none."""
     pairs = {unit: measure(first[unit]) - measure(second[unit]) for unit in first if unit in second}
-    return MethodDifference(over_starts(pairs), student(list(pairs.values()))) if pairs else None
+    if not pairs:
+        return None
+    return MethodDifference(over_starts(pairs), student(list(pairs.values()), 1 - 0.05 / count))
 
 
 def sections(plan: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
@@ -107,18 +120,18 @@ def tables(plan: dict[str, Any], by_method: dict[str, list[Run]]) -> list[str]:
     columns = (
         *("runs", over, "success at first", f"area under the curve (95 % over {over})"),
         *(f"final, last {LAST} updates (95 % over {over})", f"explained variance, last {LAST} updates"),
-        *("entropy, first -> last", "policy steps taken", "CPU s per run"),
+        *("held-out games before -> after", "entropy, first -> last", "policy steps taken", "CPU s per run"),
     )
     lines = [f"| {plan['compare']} | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
     lines += [_row(name, of_method) for name, of_method in units.items()]
-    rows = [
-        _difference_row(first, second, units)
-        for first, second in plan.get("pairs", ())
-        if first in units and second in units
-    ]
-    if rows:
-        heads = ["pairs", *(f"{what}: over {by}" for what in ("area", "final") for by in (over, "pairs"))]
-        lines += ["", f"| difference | {' | '.join(heads)} |", "|" + "---|" * (len(heads) + 1), *rows]
+    named = [(first, second) for first, second in plan.get("pairs", ()) if first in units and second in units]
+    if named:
+        count = 1 if outer else len(named)
+        second_interval = "over pairs" if outer else f"all {count} at once"
+        measures = ("area", "final", "held-out games")
+        heads = ["pairs", *(f"{what}: {by}" for what in measures for by in (f"over {over}", second_interval))]
+        lines += ["", f"| difference | {' | '.join(heads)} |", "|" + "---|" * (len(heads) + 1)]
+        lines += [_difference_row(first, second, units, count) for first, second in named]
     return lines
 
 
@@ -135,23 +148,33 @@ def _row(name: str, units: dict[Unit, Run]) -> str:
         f"{mean(lambda run: float(run['updates'][0]['success'])):.2f}",
         _bounded(over_starts({unit: area(run) for unit, run in units.items()})),
         _bounded(over_starts({unit: final(run) for unit, run in units.items()})),
-        f"{mean(lambda run: _last(run, 'explained_variance')):.2f}",
-        f"{mean(lambda run: _first(run, 'entropy')):.2f} -> {mean(lambda run: _last(run, 'entropy')):.2f}",
-        f"{mean(_policy_steps):.0f} in {updates / len(runs):.0f} updates",
+        _number(mean(lambda run: _last(run, "explained_variance"))),
+        " -> ".join(_wins([run["evals"][index] for run in runs]) for index in (0, -1)),
+        f"{_number(mean(lambda run: _first(run, 'entropy')))} -> {_number(mean(lambda run: _last(run, 'entropy')))}",
+        f"{_number(mean(_policy_steps), 0)} in {updates / len(runs):.0f} updates",
         f"{mean(lambda run: float(run['cpu_seconds'])):.0f}",
     )
     return f"| {name} | {' | '.join(cells_of_row)} |"
 
 
-def _difference_row(first: str, second: str, units: dict[str, dict[Unit, Run]]) -> str:
-    parts, count = [], 0
-    for measure in (area, final):
-        result = difference(units[first], units[second], measure)
+def _wins(evaluations: Sequence[dict[str, Any]]) -> str:
+    """Returns the number of games won over all runs."""
+    won = sum(evaluation["success"] * evaluation["n"] for evaluation in evaluations)
+    return f"{won:.0f} of {sum(evaluation['n'] for evaluation in evaluations)}"
+
+
+def _difference_row(first: str, second: str, units: dict[str, dict[Unit, Run]], count: int) -> str:
+    parts: list[str] = []
+    for measure in (area, final, held_out):
+        result = difference(units[first], units[second], measure, count)
         if result is None:
-            return f"| {first} - {second} | 0 | | | | |"
-        count = result.over_pairs.n
-        parts += [_signed(result.over_starts), _signed(result.over_pairs)]
-    return f"| {first} - {second} | {count} | {' | '.join(parts)} |"
+            return f"| {first} - {second} | 0 |" + " |" * 6
+        parts = [*(parts or [str(result.over_pairs.n)]), _signed(result.over_starts), _signed(result.over_pairs)]
+    return f"| {first} - {second} | {' | '.join(parts)} |"
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _bounded(interval: Interval) -> str:

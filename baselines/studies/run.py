@@ -1,13 +1,10 @@
-"""Runs the training runs of a study: settings x seeds of one recipe, in one process, with one file
-of records.
+"""Runs the training runs that the plans of studies still lack, and makes the models that they begin with.
 
-    python -m baselines.studies.run food-preparation --vary algorithm=poad,ntpo,twosome --seeds 10
-    python -m baselines.studies.run leaderboards/training/*        # the missing runs of these folders' plans
+    python -m baselines.studies.run leaderboards/training/*
 
 A run that is in the records is not run again, so that the command continues where it was stopped; nor
 is one that another process on this machine is running, so that several may share a plan.
-With `--minutes` no run begins after that time; `baselines.studies.curves` lists the missing runs as
-not run.
+With `--minutes` no run begins after that time.
 """
 
 from __future__ import annotations
@@ -28,9 +25,8 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from baselines import recipe as recipes
-from envsuite.cache import write_atomically
+from baselines.studies import starts
 from envsuite.errors import UsageError
-from envsuite.escaping import public_url
 from harness import cli
 from harness.suites.training_studies import append, cells, lock, plan_of, seeds, stored_runs
 
@@ -53,14 +49,7 @@ DIGITS = 6
 def parser() -> argparse.ArgumentParser:
     """Returns the command line."""
     parser = cli.CliParser(prog="python -m baselines.studies.run", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "recipe", nargs="+", help="a TOML file, or the name of a recipe in baselines/recipes; or folders with plans"
-    )
-    parser.add_argument("--vary", metavar="KEY=A,B", help="the setting to compare, and its values")
-    parser.add_argument("--title", default="", help="title of the study's page")
-    parser.add_argument("--seeds", type=int, help="number of seeds of each value, from 0 (5)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting for all runs")
-    parser.add_argument("-o", "--output-dir", type=Path, default=None, help="default: leaderboards/training/RECIPE")
+    parser.add_argument("study", nargs="+", type=Path, help="a folder with a plan.json; folders without are skipped")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after this time; 0: no limit")
     parser.add_argument("--max-concurrent", type=int, default=64, help="episodes played at once (64)")
     parser.add_argument(
@@ -79,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
-    plans = _plans(args)
+    plans = _plans(args.study)
     for folder, plan in plans:  # report a fault before anything runs
         stored_runs(folder, plan)
         for cell in cells(plan):
@@ -91,9 +80,6 @@ def _main(argv: Sequence[str] | None) -> int:
     train = functools.partial(one_run, environments=environments, max_concurrent=args.max_concurrent)
     try:
         for folder, plan in plans:
-            folder.mkdir(parents=True, exist_ok=True)
-            if args.vary is not None:
-                write_atomically(folder / "plan.json", json.dumps(plan, indent=2) + "\n")
             if not run(folder, plan, deadline, train, args.keep):
                 print(f"{args.minutes:g} minutes are over: the remaining runs were not run")
                 break
@@ -102,50 +88,14 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _plans(args: argparse.Namespace) -> list[Plan]:
-    """Returns the plans of the named folders, or one made from the arguments. Raises UsageError for
-    a mixture."""
-    if args.seeds is not None and args.seeds < 1:
-        raise UsageError(f"--seeds cannot be {args.seeds}: it is at least 1.")
-    if args.vary is None:
-        if missing := [word for word in args.recipe if not Path(word).exists()]:
-            raise UsageError(f"{missing[0]} is no folder with a plan.json: name folders of studies, or give --vary.")
-        plans = [(Path(word), plan_of(Path(word))) for word in args.recipe if Path(word, "plan.json").exists()]
-        if not plans:
-            raise UsageError("Say what is compared, --vary KEY=A,B, or name folders that hold a plan.json.")
-        if args.set or args.seeds or args.title or args.output_dir:
-            raise UsageError("A plan states the settings and the number of seeds: change plan.json, or use --vary.")
-        return plans
-    key, equals, values = args.vary.partition("=")
-    if not equals or not values or len(args.recipe) > 1:
-        raise UsageError(f"--vary takes KEY=A,B and one recipe, not {args.vary!r} and {' '.join(args.recipe)}.")
-    folder = args.output_dir or Path("leaderboards/training") / recipes.find(args.recipe[0]).stem
-    if (folder / "plan.json").exists():
-        stored = plan_of(folder)
-        if (stored["recipe"], stored["vary"]) != (args.recipe[0], key):
-            raise UsageError(
-                f"{folder} holds the study of {stored['vary']} with {stored['recipe']}: choose another --output-dir."
-            )
-    plan: dict[str, Any] = {
-        "title": args.title,
-        "recipe": args.recipe[0],
-        "vary": key,
-        "variants": values.split(","),
-        "seeds": args.seeds or 5,
-        "set": recipes.settings(args.set),
-    }
-    if (folder / "plan.json").exists() and (lost := sorted(stored.keys() - plan.keys())):
-        raise UsageError(
-            f"The plan in {folder} has {', '.join(lost)}, which --vary would remove: change plan.json and "
-            "name the folder."
-        )
-    for url in (*plan["set"].values(), *plan["variants"]):
-        if "://" in url and public_url(url) != url:
-            raise UsageError(
-                f"A plan is stored, and {public_url(url)!r} is given with a password or query: name the variable that "
-                "holds the servers' key, generation.api_key_var."
-            )
-    return [(folder, plan)]
+def _plans(folders: Sequence[Path]) -> list[Plan]:
+    """Returns the plans of the named folders. Raises UsageError if one does not exist, or if none has a plan."""
+    if missing := [folder for folder in folders if not folder.is_dir()]:
+        raise UsageError(f"{missing[0]} is no folder with a plan.json.")
+    plans = [(folder, plan_of(folder)) for folder in folders if (folder / "plan.json").exists()]
+    if not plans:
+        raise UsageError("No folder holds a plan.json: copy one from leaderboards/training and change it.")
+    return plans
 
 
 def run(folder: Path, plan: dict[str, Any], deadline: float, train: Train, keep: Path | None = None) -> bool:
@@ -197,6 +147,7 @@ def one_run(
     from harness.evaluate import Execution
 
     recipe = recipes.load(path, overrides)
+    starts.make(recipe.model.name, max_concurrent)
     work = Path(tempfile.mkdtemp(prefix="study."))
     began, cpu = time.monotonic(), time.process_time()
     try:

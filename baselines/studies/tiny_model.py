@@ -26,6 +26,9 @@ from harness.policies import make_policy
 from harness.prompting.grammars import GRAMMARS
 from harness.rollout.loop import rollout
 
+MOST_TEXTS = 200_000
+"""Texts that a tokenizer is trained on."""
+
 SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 
 CHAT_TEMPLATE = (
@@ -173,7 +176,7 @@ def _main(argv: Sequence[str] | None) -> int:
     cli.import_modules(args.module)
     if args.output.exists() and not (args.output / "config.json").exists():
         raise UsageError(f"{args.output} exists and is no model: choose another --output.")
-    corpus = itertools.islice(texts(args.env, args.episodes), 200_000)
+    corpus = itertools.islice(texts(args.env, args.episodes), MOST_TEXTS)
     count = make(args.output, corpus, args.size, args.vocabulary, args.context, args.seed)
     print(f"{args.output}: {count / 1e6:.2f} million parameters")
     return 0

@@ -1,16 +1,9 @@
-"""Choice of a driver: `choose` returns the strongest one that works here, tested once by running a
-command.
-
-Other packages can add drivers: an entry point in the group `envsuite.sandboxes` names a module with
-the functions of `session.Driver` and a `CURE`, and optionally a class `session` in place of
-`ZygoteSession`. Such drivers are used by name only.
-"""
+"""Choice of a driver: `choose` returns the strongest one that works here, tested once by running a command."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +13,6 @@ from envsuite.sandbox.protocol import Session, Spec
 from envsuite.sandbox.session import ZygoteSession
 
 DRIVERS = ("bwrap", "landlock", "docker", "process")
-LATER = ("podman", "apptainer")
-GROUP = "envsuite.sandboxes"
 SAFE = ("bwrap", "landlock", "docker")
 """drivers for model-written code in order of preference; `process` offers no protection"""
 
@@ -41,31 +32,12 @@ def open(spec: Spec, driver: str = "auto", order: Sequence[str] = SAFE, spare: b
     next container). Raises NoSandbox with the remedy in one line.
     """
     name = choose(driver, order)
-    return _session(name, spec, spare)
-
-
-@functools.cache
-def names() -> tuple[str, ...]:
-    """Returns the names of all drivers: envsuite's own and those of other packages."""
-    return (*DRIVERS, *sorted(_plugins()))
+    return ZygoteSession(name, _module(name), spec, spare)
 
 
 def is_leaky(driver: str) -> bool:
     """Returns True if a run under this driver may find labels of public data, so that its record must say so."""
     return driver not in SAFE
-
-
-@functools.cache
-def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
-    entries = importlib.metadata.entry_points(group=GROUP)
-    return {entry.name: entry for entry in entries if entry.name not in ("auto", *DRIVERS, *LATER)}
-
-
-def _session(name: str, spec: Spec, spare: bool = False) -> Session:
-    module = _module(name)
-    kind = getattr(module, "session", ZygoteSession)
-    opened: Session = kind(name, module, spec, spare)
-    return opened
 
 
 def resources(driver: str) -> dict[str, float]:
@@ -81,10 +53,8 @@ def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
     Warns if "auto" passes over a preferred driver.
     """
     if driver != "auto":
-        if driver in LATER:
-            raise NoSandbox(f"The {driver} sandbox is not implemented yet: use {', '.join(SAFE)}.")
-        if driver not in names():
-            raise UsageError(f"There is no sandbox {driver!r}: choose auto, {', '.join(names())}.")
+        if driver not in DRIVERS:
+            raise UsageError(f"There is no sandbox {driver!r}: choose auto, {', '.join(DRIVERS)}.")
         if reason := probe(driver):
             raise NoSandbox(f"The {driver} sandbox does not work here: {reason}. {_module(driver).CURE}.")
         return driver
@@ -121,7 +91,7 @@ def probe(name: str) -> str:
     if missing := module.available():
         return str(missing)
     try:
-        with _session(name, Spec()) as session:
+        with ZygoteSession(name, _module(name), Spec()) as session:
             result = session.run(["/bin/true"])
     except MissingExtra:
         raise
@@ -136,9 +106,4 @@ def cure(name: str) -> str:
 
 
 def _module(name: str) -> Any:
-    if name in _plugins():
-        try:
-            return _plugins()[name].load()
-        except (ImportError, AttributeError) as error:
-            raise UsageError(f"The sandbox {name!r} of {_plugins()[name].value} cannot be loaded: {error}.") from error
     return importlib.import_module(f"envsuite.sandbox.{name}")

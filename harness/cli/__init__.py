@@ -7,27 +7,32 @@ import contextlib
 import errno
 import importlib
 import json
+import math
 import os
 import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envsuite import registry
 from envsuite.errors import EnvsuiteError, UsageError
 from envsuite.escaping import one_line, setting
+from envsuite.types import Task
 from harness.cli.arguments.parser import CliParser
-from harness.cli.terminal.console import SafeConsole, accept_any_text, console, print_safely
+from harness.cli.terminal.console import SafeConsole, accept_any_text, console, new_table, print_safely
 
 __all__ = [
     "CliParser",
     "SafeConsole",
     "add_verbose",
+    "command",
     "console",
     "import_modules",
+    "new_table",
+    "one_task",
     "plural",
     "print_json",
     "print_safely",
@@ -48,13 +53,13 @@ def plural(count: int, noun: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Prints indented JSON; numbers are rounded to 12 significant digits, so that 0.82 is not 0.8200000000000001."""
+    """Prints indented JSON, with null for NaN and numbers of 12 significant digits: 0.82, not 0.8200000000000001."""
     print(json.dumps(_rounded(value), indent=2, default=str))
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.12g}")
+        return None if math.isnan(value) else float(f"{value:.12g}")
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -83,6 +88,14 @@ def import_modules(names: Sequence[str]) -> None:
             raise UsageError(f"--module {name}: {error}. Give the name as Python imports it: my_package.my_env.") from (
                 error
             )
+
+
+def one_task(pattern: str, notices: list[str] | None = None) -> Task:
+    """Returns the only task that a pattern names. Raises UsageError."""
+    (task, *more) = registry.tasks(pattern, notices)
+    if more:
+        raise UsageError(f"{pattern!r} names {len(more) + 1} tasks: name one of them.")
+    return task
 
 
 class SigtermReceived(KeyboardInterrupt):
@@ -129,8 +142,6 @@ def run(
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
     accept_any_text()
-    # Suites name the version that was published, on purpose.
-    warnings.filterwarnings("ignore", r".*envsuite/\S+ is out of date", DeprecationWarning)
     try:
         with sigterm_as_interrupt():
             code = command(argv)
@@ -151,6 +162,17 @@ def run(
         print(f"\nstopped{' by SIGTERM' if terminated else ''}{note}", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))
     sys.exit(code or 0)
+
+
+def command(
+    body: Callable[[Sequence[str] | None], int | None], resumes: str = "", kept: str = "finished episodes"
+) -> Callable[..., None]:
+    """Returns the `main` of a command: `body` under `run`."""
+
+    def main(argv: Sequence[str] | None = None) -> None:
+        run(body, argv, resumes, kept)
+
+    return main
 
 
 def _explained(error: Exception) -> str:

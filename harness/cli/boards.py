@@ -16,10 +16,10 @@ from pathlib import Path
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingData
 from harness import cli
-from harness.cli.tables import paper_tables
-from harness.evaluate import evaluate
+from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
-from harness.suites import leaderboard_pages, leaderboards
+from harness.settings import add_flags
+from harness.suites import leaderboard_pages, leaderboards, paper_pages
 
 ROOT = Path("leaderboards")
 
@@ -34,14 +34,10 @@ def parser() -> argparse.ArgumentParser:
     render.add_argument("--root", type=Path, default=ROOT, help="folder of the leaderboards")
     play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
-    play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
+    add_flags(play, RunConfig, ("episodes",), {"episodes": None})
     play.add_argument("--missing", action="store_true", help="only what the board has no floor or ceiling of")
     cli.add_verbose(verbs)
     return commands
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -50,7 +46,7 @@ def _main(argv: Sequence[str] | None) -> int:
         board = leaderboards.add(args.board, args.runs)
         print(f"{args.board}: {len(board.entries)} entries, {len(board.records):,} records")
     elif args.verb == "render":
-        for path, text in {**leaderboard_pages.pages(args.root), **paper_tables.pages(args.root)}.items():
+        for path, text in {**leaderboard_pages.pages(args.root), **paper_pages.pages(args.root)}.items():
             write_atomically(path, text)
             print(path)
     else:
@@ -90,6 +86,8 @@ def _play(folder: Path, episodes: int | None, missing: bool) -> None:
         board = leaderboards.add(folder, runs)
     print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")
 
+
+main = cli.command(_main)
 
 if __name__ == "__main__":
     main()

@@ -11,11 +11,10 @@ from rich.console import Console
 
 from envsuite import registry
 from envsuite.cache import write_atomically
-from envsuite.checks import absent, check, seeds_to_check
-from envsuite.checks.certificate import certificate
+from envsuite.checks import absent, check
+from envsuite.checks.gold import TIMES, deny_list, examine
 from envsuite.checks.leaks import LEAK_SECONDS
 from envsuite.errors import UsageError
-from envsuite.gold import TIMES, deny_list, examine
 from envsuite.sandbox import drivers, selftest
 from envsuite.types import Task
 from harness import cli
@@ -38,12 +37,6 @@ def parser() -> argparse.ArgumentParser:
         "--seconds", type=float, default=LEAK_SECONDS, help="time limit of the leak check (default: 60)"
     )
     parser.add_argument("--seeds", type=int, default=5, help="games per check (default: 5)")
-    parser.add_argument(
-        "--certificate",
-        type=Path,
-        metavar="FILE",
-        help="write the findings of one task to FILE, in the format of OpenEnv's validation reports",
-    )
     gold = parser.add_argument_group("gold: check that every game of a panel can be won")
     gold.add_argument(
         "--gold", action="store_true",
@@ -55,10 +48,6 @@ def parser() -> argparse.ArgumentParser:
         "--deny-list", type=Path, metavar="FILE", help="write the failed games to FILE, for later --set deny=FILE"
     )
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -75,8 +64,6 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError("There is nothing to check: name a task, or use --sandbox.")
     knobs = dict(parse_setting(word) for word in args.set)
     tasks = [task for pattern in args.env for task in registry.tasks(pattern)]
-    if args.certificate and (len(tasks) != 1 or args.gold):
-        raise UsageError(f"--certificate is for all checks of one task, and {len(tasks)} are named: choose one.")
     if args.gold:
         return _gold(tasks, knobs, args, console)
     failed = skipped = 0
@@ -87,16 +74,11 @@ def _main(argv: Sequence[str] | None) -> int:
             console.print(f"  not checked: {missing}", highlight=False, soft_wrap=True)
             skipped += 1
             continue
-        findings = []
         for finding in check(task, args.seconds, args.seeds, **chosen):
-            findings.append(finding)
             mark = "[red]FAIL[/]" if not finding.ok else "[green]ok  [/]" if finding.judged else "[yellow]note[/]"
             console.print(f"  {mark} {finding.name}: ", end="", highlight=False, markup=True)
             console.print(finding.detail, highlight=False, soft_wrap=True)
             failed += not finding.ok
-        if args.certificate:
-            text = certificate(task, chosen, findings, seeds_to_check(task, args.seeds))
-            write_atomically(args.certificate, text)
     console.print(
         f"{cli.plural(len(tasks) - skipped, 'task')}, {cli.plural(failed, 'failed check')}, "
         f"{cli.plural(skipped, 'task')} not checked",
@@ -147,5 +129,4 @@ def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, co
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envsuite.errors import UsageError
@@ -49,10 +48,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if not args.effect > 0 or not 0 < args.level < 1 or not 0 < args.power < 1:
@@ -65,7 +60,7 @@ def _main(argv: Sequence[str] | None) -> int:
     differences = compare(runs, args.metric, args.effect, args.level, args.power)
     standings = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
-        pairs = [_without_nan({**asdict(pair), "mean": _without_nan(pair.mean._asdict())}) for pair in differences]
+        pairs = [{**asdict(pair), "mean": pair.mean._asdict()} for pair in differences]
         cli.print_json({"runs": [_plain(entry) for entry in standings], "differences": pairs})
         return 0
     console = cli.console()
@@ -97,11 +92,8 @@ def _unequal_games(runs: Sequence[Run]) -> str:
 
 
 def _difference_table(differences: Sequence[Difference], metric: str, effect: float, interval: str) -> Table:
-    table = Table(title=f"{metric}, second minus first", title_justify="left", box=SIMPLE_HEAD)
-    for head in ("first", "second"):
-        table.add_column(head)
-    for head in ("games", f"difference {interval}", "p", "p (Holm)", "detectable", f"games for {effect:g}"):
-        table.add_column(head, justify="right")
+    heads = ("games", f"difference {interval}", "p", "p (Holm)", "detectable", f"games for {effect:g}")
+    table = cli.new_table(f"{metric}, second minus first", ("first", "second"), heads)
     table.caption_justify = "left"
     table.caption = (
         "detectable: the smallest difference that this number of games would show; "
@@ -132,53 +124,37 @@ def _in_words(interval: Interval) -> str:
     return f"{interval.value:.3f}{bounds} n={interval.n}"
 
 
-def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """Replaces NaN, which JSON cannot hold, by null."""
-    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()}
-
-
 def _plain(entry: Standing) -> dict[str, Any]:
-    def as_dict(interval: Interval) -> dict[str, Any]:
-        return _without_nan(interval._asdict())
-
     return {
         "name": entry.name,
-        **{name: as_dict(getattr(entry, name)) for name in ("success", "mean", "iqm")},
-        "repeats": {name: as_dict(interval) for name, interval in entry.repeats.items()},
-        "profile": {str(level): as_dict(interval) for level, interval in entry.profile.items()},
+        **{name: getattr(entry, name)._asdict() for name in ("success", "mean", "iqm")},
+        "repeats": {name: interval._asdict() for name, interval in entry.repeats.items()},
+        "profile": {str(level): interval._asdict() for level, interval in entry.profile.items()},
     }
 
 
 def _run_table(standings: Sequence[Standing], metric: str, interval: str) -> Table:
-    table = Table(title=f"{metric}, each run by itself", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("run")
-    for head in (f"mean {interval}", f"interquartile mean {interval}"):
-        table.add_column(head, justify="right")
+    heads = (f"mean {interval}", f"interquartile mean {interval}")
+    table = cli.new_table(f"{metric}, each run by itself", ["run"], heads)
     for entry in standings:
         table.add_row(entry.name, _in_words(entry.mean), _in_words(entry.iqm))
     return table
 
 
 def _repeats(standings: Sequence[Standing], interval: str) -> Table:
-    table = Table(title=f"share of games won in k attempts {interval}", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("run")
     names = list(dict.fromkeys(name for entry in standings for name in entry.repeats))
-    for name in names:
-        table.add_column(name, justify="right")
+    table = cli.new_table(f"share of games won in k attempts {interval}", ["run"], names)
     for entry in standings:
         table.add_row(entry.name, *(_in_words(entry.repeats[name]) if name in entry.repeats else "–" for name in names))
     return table
 
 
 def _profile(standings: Sequence[Standing], metric: str, interval: str) -> Table:
-    table = Table(title=f"share of games with {metric} above a score {interval}", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("above", justify="right")
-    for entry in standings:
-        table.add_column(entry.name, justify="right")
+    names = [entry.name for entry in standings]
+    table = cli.new_table(f"share of games with {metric} above a score {interval}", (), ["above", *names])
     for level in standings[0].profile:
         table.add_row(f"{level:g}", *(_in_words(entry.profile[level]) for entry in standings))
     return table
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -12,19 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from envsuite.errors import UsageError
-from harness import cli
-from harness.capacity import cost
+from harness import cli, cost
 from harness.cli.arguments.flags import Call, add_common, add_options, read_call
 from harness.cli.playing.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
 from harness.generalization import generalize, grids
-from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
-from harness.generalization.heatmap import lines
+from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting
 from harness.suites.plan import configure
 
 
@@ -42,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         "--model",
         action="append",
         required=True,
-        help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training places; repeatable (first axis)",
+        help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training settings; repeatable (first axis)",
     )
     add("--base", action="append", default=[], metavar="MODEL", help="a model before training; may be repeated")
     add("-e", "--env", default="", help="family or task id")
@@ -67,42 +62,36 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "--resume")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     console, call = cli.console(stderr=args.json), read_call(args)
     if args.language:
         return _language(args, call)
-    models, places = _models(args), _places(args)
-    runs = [(who, place, _run(call, who, place)) for who in models for place in places]
+    models, settings = _models(args), _settings(args)
+    runs = [(who, setting, _run(call, who, setting)) for who in models for setting in settings]
     folder, how = call.output_dir, call.execution
     if args.dry_run:
-        for who, place, config in runs:
-            where = ", ".join(f"{name}={value}" for name, value in place.at.items())
+        for who, setting, config in runs:
+            where = ", ".join(f"{name}={value}" for name, value in setting.at.items())
             said = cost.line(config, folder, [folder, Path("runs")], how.max_concurrent)
             console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
         return 0
     cells: list[GridCell] = []
     written: dict[str, Any] = {}
     with Players(call) as players:
-        for who, place, config in runs:
-            # Two places can be one run (a model's own training setting named twice): it is played once.
+        for who, setting, config in runs:
+            # Two settings can be one run (a model's own training setting named twice): it is played once.
             again = any(one.run == str(config.folder(folder)) for one in cells)
             now = dataclasses.replace(how, resume=how.resume or again)
             records, _ = play(config, who.name, players, now)
-            cells.append(parts.cell(who, place, records, args.metric, config.folder(folder)))
-            written = generalize.write_grid(folder, args.metric, models, places, cells)
+            cells.append(parts.cell(who, setting, records, args.metric, config.folder(folder)))
+            written = generalize.write_grid(folder, args.metric, models, settings, cells)
     if args.json:
         print(json.dumps(written, indent=2))
         return 0
-    heads, rows = lines(written)
-    table = Table(title=f"{args.metric} [95 %]", title_justify="left", box=SIMPLE_HEAD)
-    for index, head in enumerate(heads):
-        table.add_column(head, justify="right" if index else "left")
+    heads, rows = grids.lines(written)
+    table = cli.new_table(f"{args.metric} [95 %]", heads[:1], heads[1:])
     for row in rows:
         table.add_row(*row)
     console.print(table)
@@ -110,12 +99,12 @@ def _main(argv: Sequence[str] | None) -> int:
         console.print(line, highlight=False, soft_wrap=True)
     if not written["gaps"]:
         cure = (
-            "no place of this grid is seen, or none is unseen: give the axis the values of training and others"
+            "no setting of this grid is seen, or none is unseen: give the axis the values of training and others"
             if any(who.trained for who in models)
             else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
         console.print(f"no difference of seen and unseen: {cure}", highlight=False, soft_wrap=True)
-    console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
+    console.print(f"{folder / 'grid.json'}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -147,11 +136,9 @@ def _language(args: argparse.Namespace, call: Call) -> int:
     if args.json:
         print(json.dumps(found, indent=2))
         return 0
-    table = Table(title="language ability, accuracy [95 %]", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("task")
     first, *others = found["models"]
-    for head in (first, *(part for name in others for part in (name, "change", "p"))):
-        table.add_column(head, justify="right")
+    heads = [first, *(head for name in others for head in (name, "change", "p"))]
+    table = cli.new_table("language ability, accuracy [95 %]", ["task"], heads)
     for row in found["tasks"]:
         cells = [_bounds(row["accuracy"][first])]
         for name in others:
@@ -178,11 +165,11 @@ def _models(args: argparse.Namespace) -> list[EvaluatedModel]:
     return list(models.values())
 
 
-def _places(args: argparse.Namespace) -> list[GridPlace]:
+def _settings(args: argparse.Namespace) -> list[GridSetting]:
     if args.splits and args.axis:
-        raise UsageError("--splits names its places itself: drop --axis, or span them with --axis alone.")
+        raise UsageError("--splits names its settings itself: drop --axis, or span them with --axis alone.")
     if args.splits:
-        return generalize.split_places(args.splits)
+        return generalize.split_settings(args.splits)
     spans = generalize.axes(args.axis)
     if not spans:
         raise UsageError("Name a grid: --axis NAME=V1,V2 (a knob, split, task or prompt-wording), or --splits NAME.")
@@ -191,16 +178,15 @@ def _places(args: argparse.Namespace) -> list[GridPlace]:
     return generalize.grid(args.env, spans)
 
 
-def _run(call: Call, who: EvaluatedModel, place: GridPlace) -> RunConfig:
+def _run(call: Call, who: EvaluatedModel, setting: GridSetting) -> RunConfig:
     """Returns the run of one model at one setting of the grid, with every value checked."""
-    flags = {**call.flags, "set": (*call.flags.get("set", ()), *(f"{k}={v}" for k, v in place.knobs.items()))}
-    flags |= {"split": place.split} if place.split else {}
-    flags |= {"prompt_wording": place.prompt_wording} if place.prompt_wording else {}
+    flags = {**call.flags, "set": (*call.flags.get("set", ()), *(f"{k}={v}" for k, v in setting.knobs.items()))}
+    flags |= {"split": setting.split} if setting.split else {}
+    flags |= {"prompt_wording": setting.prompt_wording} if setting.prompt_wording else {}
     for axis in who.trained:
-        if axis not in place.at:
-            raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(place.at)}.")
-    return configure(place.task, who.name, flags)
+        if axis not in setting.at:
+            raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(setting.at)}.")
+    return configure(setting.task, who.name, flags)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, "--resume")

@@ -21,13 +21,14 @@ from harness.execution import Connection, Execution
 from harness.generalization import grid_check
 from harness.hash_chain import has_chain
 from harness.policies import is_model, make_policy
-from harness.replay import check
-from harness.resample import describe, resample
+from harness.provenance import certificates
+from harness.provenance.replay import check
+from harness.provenance.resample import describe, resample
+from harness.provenance.sandboxed import verify
 from harness.settings import add_flags, named, read
-from harness.suites import certificates, leaderboards
+from harness.suites import leaderboards
 from harness.suites.plan import parse_setting
 from harness.types import Policy
-from harness.verification.command import verify
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,10 +73,6 @@ def parser() -> argparse.ArgumentParser:
         "--sandbox: each program in its own sandbox; pip may install the packages of mined tasks",
     )
     return top_parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -165,7 +162,7 @@ def _replay(file: Path, players: set[str], trusted: Mapping[str, Any], args: arg
         show(same + differ)
         if difference or args.verbose:
             cli.print_safely(
-                f"{file}: {verdict.place}: {difference or 'same'}", sys.stderr if difference else sys.stdout
+                f"{file}: {verdict.name}: {difference or 'same'}", sys.stderr if difference else sys.stdout
             )
     part = f" (a sample of {stored:,})" if total < stored else ""
     print(f"{file}: {same} episodes replayed the same, {differ} differ{part}", flush=True)
@@ -201,5 +198,4 @@ def _resample(args: argparse.Namespace, trusted: dict[str, Any]) -> int:
     return 1 if against else 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

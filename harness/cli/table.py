@@ -1,4 +1,4 @@
-"""envsuite table: prints a published table next to our measurements, or everything known about one task."""
+"""envsuite table: prints a published table next to our measurements."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
-from envsuite.cache import write_atomically
 from envsuite.errors import UsageError
-from harness import cli
-from harness.capacity import cost
+from harness import cli, cost
 from harness.cli.arguments.flags import add_common, add_options, read_call
+from harness.cli.playing import crossplay
 from harness.cli.playing.players import Players, play
-from harness.cli.tables import crossplay
-from harness.cli.tables.paper_tables import as_json, as_markdown, as_table
-from harness.suites import meta_analysis, reproduce
-from harness.suites.forest_plot import draw
+from harness.suites import reproduce
+from harness.suites.paper_pages import as_json, as_markdown, lines, notes
 from harness.suites.paper_table import PaperTable
 from harness.suites.published import table, tables
 
@@ -37,10 +35,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "table", nargs="?", help="; ".join([*tables(), f"{CROSSPLAY} (see %(prog)s {CROSSPLAY} --help)"])
     )
-    parser.add_argument(
-        "--task", default="", help="instead of a table: every published number and every run on this task, as Markdown"
-    )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="with --task: write the numbers as a picture")
     parser.add_argument("--runs", action="append", type=Path, default=[], help="folders of runs (default: runs)")
     parser.add_argument("--run", choices=reproduce.SIZES, help="play what is missing first: " + "; ".join(_sizes()))
     parser.add_argument("-m", "--model", action="append", default=[], help="with --run: this model instead; repeatable")
@@ -67,19 +61,11 @@ def _sizes() -> list[str]:
     return [" ".join(line.split()).replace("%", "%%") for line in (reproduce.__doc__ or "").splitlines()[2:]]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "the same command")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == [CROSSPLAY]:
         return crossplay.run(words[1:])
     args = parser().parse_args(argv)
-    if args.svg and not args.task:
-        raise UsageError("--svg needs --task.")
-    if args.task:
-        return _task(args)
     if args.table is None:
         for name, spec in tables().items():
             print(f"{name:18} {spec['title']}")
@@ -101,24 +87,17 @@ def _main(argv: Sequence[str] | None) -> int:
     elif args.markdown:
         print(as_markdown(paper_table))
     else:
-        cli.console().print(as_table(paper_table))
+        cli.console().print(_in_terminal(paper_table))
     return 0
 
 
-def _task(args: argparse.Namespace) -> int:
-    """Prints everything known about one task. Raises UsageError if a table is named too."""
-    if args.table:
-        raise UsageError(f"--task stands instead of a table: drop {args.table!r} or --task.")
-    if args.row or args.metric or args.margin or args.run or args.studies or args.json:
-        raise UsageError("--task takes no --row, --metric, --margin, --run, --studies or --json.")
-    args.task = meta_analysis.task_of(args.task)
-    folders = args.runs or [args.output_dir]
-    boards = [path.parent for folder in folders for path in sorted(folder.glob("**/metadata.json"))]
-    entries = meta_analysis.collect(args.task, folders, boards)
-    if args.svg:
-        write_atomically(args.svg, draw(f"{args.task}: published numbers and our runs", meta_analysis.lines(entries)))
-    print(meta_analysis.page(args.task, entries))
-    return 0
+def _in_terminal(paper_table: PaperTable) -> Table:
+    """Returns the table for a terminal; our rows are bold."""
+    table = cli.new_table(paper_table.title, [""], [column.name for column in paper_table.columns])
+    table.caption, table.caption_justify = "\n".join(notes(paper_table)), "left"
+    for cells, ours in lines(paper_table):
+        table.add_row(*cells, style="bold" if ours else None)
+    return table
 
 
 def _row_and_models(word: str, labels: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -151,5 +130,4 @@ def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path],
                 play(run.config, run.model, players)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, "the same command")

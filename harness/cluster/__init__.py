@@ -1,5 +1,1 @@
-"""Evaluation and training on a Ray cluster: environment workers, policy replicas, tasks and
-connections.
-
-Imported only for `--executor ray`; needs the extra `ray`.
-"""
+"""Evaluation and training on a Ray cluster: the executor and the connection. Imported only for `--executor ray`."""

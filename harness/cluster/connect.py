@@ -202,21 +202,21 @@ def check_room(ray: Any, count: int, needs: dict[str, float], noun: str) -> None
                 else "add a node that has it"
             )
             raise UsageError(f"{noun} need {amount:g} {name} each, and no node of the cluster offers it: {cure}.")
-    capacity = _places(nodes, needs)
+    capacity = _room(nodes, needs)
     if not capacity:
         raise UsageError(f"{noun} need {needed} each on one node, and no node of the cluster has all of it: add one.")
     deadline = time.monotonic() + (COMING_FREE if capacity >= count else 0.0)
-    while (free := _places(_free(ray), needs)) < count:
+    while (free := _room(_free(ray), needs)) < count:
         if time.monotonic() > deadline:
             total = " and ".join(f"{count * amount:g} {name}" for name, amount in needs.items())
             raise UsageError(
                 f"{count} {noun} need {total} ({needed} each on one node), and there is room for {free}, on an idle "
-                f"cluster for {capacity}: request fewer (--num-workers, --policy-replicas), or add nodes."
+                f"cluster for {capacity}: request fewer (--num-workers), or add nodes."
             )
         time.sleep(0.1)
 
 
-def _places(nodes: Iterable[dict[str, float]], needs: dict[str, float]) -> int:
+def _room(nodes: Iterable[dict[str, float]], needs: dict[str, float]) -> int:
     """Returns the number of actors with resources `needs` that fit on `nodes`."""
     return sum(min(int(node.get(name, 0.0) / amount + 1e-6) for name, amount in needs.items()) for node in nodes)
 

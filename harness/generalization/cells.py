@@ -1,8 +1,7 @@
-"""Parts of a generalization grid: places, models with their training places, and cells."""
+"""Contents of a generalization grid: settings, models with their training settings, and cells."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,8 @@ from harness.stats.ranges import known_ranges
 
 
 @dataclass(frozen=True)
-class GridPlace:
-    """Point of a grid: a task with knobs and split; `seen` tells whether it was in training (None: unknown)."""
+class GridSetting:
+    """Point of a grid: a task with knobs and split. `seen`: it was in training (None: unknown)."""
 
     at: Mapping[str, str]
     task: Task
@@ -29,38 +28,37 @@ class GridPlace:
 
 @dataclass(frozen=True)
 class EvaluatedModel:
-    """Model with its training places, written NAME@AXIS=VALUE,AXIS=VALUE."""
+    """Model with its training settings, written NAME@AXIS=VALUE,AXIS=VALUE."""
 
     name: str
     trained: Mapping[str, str]
     base: bool = False
-    """a model before training: no place was seen"""
+    """a model before training: no setting was seen"""
 
     @property
     def label(self) -> str:
         words = ",".join(f"{axis}={value}" for axis, value in self.trained.items())
         return self.name + (f"@{words}" if words else "")
 
-    def was_trained_at(self, place: GridPlace) -> bool | None:
-        """Returns whether the model was trained at `place`; None if unknown."""
+    def was_trained_at(self, setting: GridSetting) -> bool | None:
+        """Returns whether the model was trained at `setting`; None if unknown."""
         if self.base:
             return False
         if not self.trained:
-            return place.seen
-        return all(place.at.get(axis) == value for axis, value in self.trained.items())
+            return setting.seen
+        return all(setting.at.get(axis) == value for axis, value in self.trained.items())
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """Result of one model at one place."""
+    """Result of one model at one setting."""
 
     model: EvaluatedModel
-    place: GridPlace
+    setting: GridSetting
     interval: Interval
     scores: Mapping[int, float]
     """score by seed"""
     run: str
-    turns: float = math.nan
     limits: Range | None = None
     """range of the metric, where it is known"""
 
@@ -83,15 +81,13 @@ def split_pair(word: str, form: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def cell(model: EvaluatedModel, place: GridPlace, records: Iterable[Record], metric: str, run: Path) -> GridCell:
+def cell(model: EvaluatedModel, setting: GridSetting, records: Iterable[Record], metric: str, run: Path) -> GridCell:
     """Converts a finished run to a cell. Raises UsageError if its records lack the metric."""
     try:
         scores = {seed: score for (_, _, seed), score in game_scores(records, metric).items()}
     except KeyError:
         raise UsageError(f"{run} has no metric {metric!r}.") from None
-    scored = [record for record in records if record["seed"] in scores and not is_broken(record)]
-    reward_modes = {record["reward_mode"] for record in scored}
-    limits = known_ranges(place.task.id, reward_modes.pop()).get(metric) if len(reward_modes) == 1 else None
+    reward_modes = {record["reward_mode"] for record in records if not is_broken(record)}
+    limits = known_ranges(setting.task.id, reward_modes.pop()).get(metric) if len(reward_modes) == 1 else None
     interval = mean_interval(list(scores.values()), limits=limits)
-    turns = sum(record["num_turns"] for record in scored) / len(scored) if scored else math.nan
-    return GridCell(model, place, interval, scores, str(run), turns, limits)
+    return GridCell(model, setting, interval, scores, str(run), limits)

@@ -1,7 +1,7 @@
-"""Generalization grids: places spanned by axes or named in `generalization.toml`, and the files of a finished grid.
+"""Generalization grids: settings spanned by axes or named in `generalization.toml`, and the files of a finished grid.
 
-A place is a task with knobs and a split. `cells` defines places, models and cells; `transfer` computes what a grid says
-about generalization; `grid_check` compares a stored grid with its records.
+A setting is a task with knobs and a split. `cells` defines settings, models and cells; `transfer` computes what a
+grid says about generalization; `grid_check` compares a stored grid with its records.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import declared_knobs
 from envsuite.errors import UsageError, did_you_mean
-from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace, split_pair
+from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting, split_pair
 from harness.generalization.grids import SCHEMA
-from harness.generalization.heatmap import svg
 from harness.generalization.transfer import gaps, is_trained, transfers
 from harness.prompting.rewording import WORDINGS
 from harness.stats.intervals import interval_fields
@@ -40,12 +39,12 @@ def axes(words: Sequence[str]) -> dict[str, list[str]]:
     return spans
 
 
-def grid(env: str, spans: Mapping[str, Sequence[str]]) -> list[GridPlace]:
-    """Returns the places for every combination of axis values. Raises UsageError or BadKnob for invalid ones.
+def grid(env: str, spans: Mapping[str, Sequence[str]]) -> list[GridSetting]:
+    """Returns the settings for every combination of axis values. Raises UsageError or BadKnob for invalid ones.
 
     Axes are knobs of the task `env`, `split`, `task` (which replaces `env`) and `prompt-wording`.
     """
-    places = []
+    settings = []
     for values in itertools.product(*spans.values()):
         at = dict(zip(spans, values, strict=True))
         tasks = registry.tasks(at.get("task", env))
@@ -66,45 +65,51 @@ def grid(env: str, spans: Mapping[str, Sequence[str]]) -> list[GridPlace]:
                 f"No wording {wording!r}: there are {', '.join(WORDINGS)}.{did_you_mean(wording, WORDINGS)}"
             )
         registry.overrides(tasks[0], knobs)
-        places.append(GridPlace(at, tasks[0], at.get("split", ""), knobs, wording))
-    return places
+        settings.append(GridSetting(at, tasks[0], at.get("split", ""), knobs, wording))
+    return settings
 
 
 def splits() -> dict[str, dict[str, Any]]:
-    """Returns the named splits into seen and unseen places from `generalization.toml`."""
+    """Returns the named splits into seen and unseen settings from `generalization.toml`."""
     return tomllib.loads((importlib.resources.files("harness.generalization") / "generalization.toml").read_text())
 
 
-def split_places(name: str) -> list[GridPlace]:
-    """Returns the places of a named split. Raises UsageError with the closest name."""
+def split_settings(name: str) -> list[GridSetting]:
+    """Returns the settings of a named split. Raises UsageError with the closest name."""
     known = splits()
     if name not in known:
         raise UsageError(f"No split {name!r}: there are {', '.join(known)}.{did_you_mean(name, known)}")
-    places = []
+    settings = []
     for side in ("seen", "unseen"):
         for label, fields in known[name][side].items():
-            place = f"{label} ({side})"
+            setting = f"{label} ({side})"
             task = registry.TASKS[fields["task"]]
-            places.append(
-                GridPlace({"split": place}, task, fields.get("split", ""), fields.get("knobs", {}), seen=side == "seen")
+            settings.append(
+                GridSetting(
+                    {"split": setting}, task, fields.get("split", ""), fields.get("knobs", {}), seen=side == "seen"
+                )
             )
-    return places
+    return settings
 
 
-def names_of(models: Sequence[EvaluatedModel], places: Sequence[GridPlace]) -> list[dict[str, Any]]:
+def names_of(models: Sequence[EvaluatedModel], settings: Sequence[GridSetting]) -> list[dict[str, Any]]:
     """Returns the axes of the grid with their values, in order; `model` comes first if there are several."""
     listed_axes: list[dict[str, Any]] = []
     if len(models) > 1:
         listed_axes.append({"name": "model", "values": [model.label for model in models]})
-    for name in dict.fromkeys(name for place in places for name in place.at):
-        listed_axes.append({"name": name, "values": list(dict.fromkeys(place.at[name] for place in places))})
+    for name in dict.fromkeys(name for setting in settings for name in setting.at):
+        listed_axes.append({"name": name, "values": list(dict.fromkeys(setting.at[name] for setting in settings))})
     return listed_axes
 
 
 def write_grid(
-    folder: Path, metric: str, models: Sequence[EvaluatedModel], places: Sequence[GridPlace], cells: Sequence[GridCell]
+    folder: Path,
+    metric: str,
+    models: Sequence[EvaluatedModel],
+    settings: Sequence[GridSetting],
+    cells: Sequence[GridCell],
 ) -> dict[str, Any]:
-    """Writes `grid.json` and `heatmap.svg` with the cells played so far. Returns the contents of `grid.json`.
+    """Writes `grid.json` with the cells played so far, and returns its contents.
 
     Runs are stored as paths relative to `folder`.
     """
@@ -114,14 +119,14 @@ def write_grid(
         "metric": metric,
         "models": [model.label for model in models],
         "base": [model.label for model in models if model.base],
-        "axes": names_of(models, places),
+        "axes": names_of(models, settings),
         "cells": [
             {
-                "at": {**({"model": cell.model.label} if several else {}), **cell.place.at},
+                "at": {**({"model": cell.model.label} if several else {}), **cell.setting.at},
                 **interval_fields(cell.interval),
-                "seen": cell.model.was_trained_at(cell.place),
-                "task": cell.place.task.id,
-                "knobs": dict(cell.place.knobs),
+                "seen": cell.model.was_trained_at(cell.setting),
+                "task": cell.setting.task.id,
+                "knobs": dict(cell.setting.knobs),
                 "run": Path(cell.run).relative_to(folder).as_posix(),
             }
             for cell in cells
@@ -129,7 +134,6 @@ def write_grid(
         **conclusions(cells),
     }
     write_atomically(folder / "grid.json", json.dumps(contents, indent=2) + "\n")
-    write_atomically(folder / "heatmap.svg", svg(contents))
     return contents
 
 

@@ -12,7 +12,7 @@ from envsuite import registry
 from envsuite.errors import EnvsuiteError
 from harness import records
 from harness.generalization import cells, grids
-from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
+from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting
 from harness.generalization.generalize import conclusions
 from harness.stats.intervals import interval_fields
 
@@ -34,7 +34,7 @@ def faults(folder: Path) -> Iterator[str]:
             continue
         if difference := _difference(stored, interval_fields(cell.interval)):
             yield f"cell {name}: {difference}"
-        if stored["seen"] != cell.model.was_trained_at(cell.place):
+        if stored["seen"] != cell.model.was_trained_at(cell.setting):
             yield f"cell {name}: seen is {stored['seen']}, and the model's label says otherwise"
         rebuilt.append(cell)
     if len(rebuilt) < len(grid["cells"]):
@@ -51,12 +51,12 @@ def _cell(folder: Path, grid: dict[str, Any], stored: dict[str, Any]) -> GridCel
     task = registry.TASKS[stored["task"]]
     at = {axis: value for axis, value in stored["at"].items() if axis != "model"}
     seen = None if model.trained else stored["seen"]
-    place = GridPlace(at, task, at.get("split", ""), stored["knobs"], at.get("prompt-wording", ""), seen)
+    setting = GridSetting(at, task, at.get("split", ""), stored["knobs"], at.get("prompt-wording", ""), seen)
     run = _inside(folder, stored["run"])
     rows = records.read_results(records.results_file(run))
     for record in rows:
         _check(record, model, stored)
-    return cells.cell(model, place, rows, grid["metric"], run)
+    return cells.cell(model, setting, rows, grid["metric"], run)
 
 
 def _inside(folder: Path, relative: str) -> Path:

@@ -14,13 +14,14 @@ from typing import Any
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.escaping import one_line
 from harness import cli
+from harness.cli.arguments.flags import add_common
 from harness.interop.predictions import Prediction, read_predictions
 from harness.stats.intervals import success_interval
 from harness.suites.plan import parse_setting
 
 GOLD = "gold"
 """stands for the instances' own patches, as in SWE-bench's harness"""
-KNOBS = ("tasks", "data_split", "sandbox", "build", "grade_seconds")
+KNOBS = ("tasks", "data_split", "sandbox", "grade_seconds")
 """knobs of SWE-Gym that matter for grading"""
 
 
@@ -40,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--records", default="",
         help="the instances: a file of SWE-Gym or SWE-bench records, a folder of instances, or a data set on the hub; "
-        "default: the shipped generated tasks",
+        "default: the shipped planted tasks",
     )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="KNOB=VALUE", help=f"set a knob of SWE-Gym: {', '.join(KNOBS)}"
@@ -56,12 +57,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-j", "--num-workers", type=int, default=0, help="patches graded at the same time (default: one per core)"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "verbose")
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="--resume", kept="grades")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -138,13 +135,13 @@ def _summary(model: str, rows: Sequence[dict[str, Any]]) -> str:
     """Returns a line with the share of resolved instances; errors do not count."""
     graded = [row for row in rows if row["outcome"] != "error"]
     counts = Counter(row["outcome"] for row in rows)
-    parts = ", ".join(f"{counts[outcome]} {noun}" for outcome, noun in _SHOWN.items() if counts[outcome])
+    counted = ", ".join(f"{counts[outcome]} {noun}" for outcome, noun in _SHOWN.items() if counts[outcome])
     if not graded:
-        return f"{one_line(model)}: none of {cli.plural(len(rows), 'prediction')} could be graded ({parts})"
+        return f"{one_line(model)}: none of {cli.plural(len(rows), 'prediction')} could be graded ({counted})"
     rate = success_interval([row["outcome"] == "resolved" for row in graded], [row["instance_id"] for row in graded])
     return (
         f"{one_line(model)}: resolved {100 * rate.value:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] of "
-        f"{len(graded)} ({parts})"
+        f"{len(graded)} ({counted})"
     )
 
 
@@ -156,5 +153,4 @@ _SHOWN = {
     "error": "errors",
 }
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, resumes="--resume", kept="grades")

@@ -47,14 +47,14 @@ def instance_folder(folder: Path, run_id: str, model: str, instance_id: str) -> 
     return folder / "logs" / "run_evaluation" / run_id / folder_name(model) / folder_name(instance_id)
 
 
-def write_instance(place: Path, prediction: Prediction, row: Mapping[str, Any], log: str, code: int | None) -> None:
+def write_instance(folder: Path, prediction: Prediction, row: Mapping[str, Any], log: str, code: int | None) -> None:
     """Writes an instance's files; report.json only if the harness would write it."""
-    write_atomically(place / "patch.diff", prediction.patch.encode(errors="replace"))
+    write_atomically(folder / "patch.diff", prediction.patch.encode(errors="replace"))
     if log:
         ending = "" if code is None else f"\n{EXIT_CODE}: {code}\n"
-        write_atomically(place / "test_output.txt", (log + ending).encode(errors="replace"))
+        write_atomically(folder / "test_output.txt", (log + ending).encode(errors="replace"))
     if _outcome(row) in ("resolved", "unresolved"):
-        write_atomically(place / "report.json", json.dumps(instance_report(row), indent=4))
+        write_atomically(folder / "report.json", json.dumps(instance_report(row), indent=4))
 
 
 def instance_report(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from harness.records import check_types
 SCHEMA = "envsuite-grade-1"
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
-"""What a result depends on: the values of IDENTITY."""
+"""values of IDENTITY, on which a result depends"""
 IDENTITY = ("model", "instance_id", "patch_hash", "instance_hash", "judge")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("instance_id", "model", "outcome", "reason", "applied_with", "status"), str),
@@ -78,8 +78,8 @@ def grade_all(
         with file.open("ab") as journal:
             for prediction, key, verdict, seconds in _graded(todo, grader, workers):
                 row = _row(key, verdict, seconds)
-                place = reports.instance_folder(folder, run_id, prediction.model, prediction.instance_id)
-                reports.write_instance(place, prediction, row, verdict.log, verdict.exit_code)
+                instance_folder = reports.instance_folder(folder, run_id, prediction.model, prediction.instance_id)
+                reports.write_instance(instance_folder, prediction, row, verdict.log, verdict.exit_code)
                 journal.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
                 journal.flush()
                 rows[key] = row

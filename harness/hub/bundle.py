@@ -18,12 +18,11 @@ from envsuite.errors import UsageError
 KINDS = {
     "dataset": "a dataset on the Hugging Face hub: the records of a run, or the games of a task",
     "space": "a Space on the Hugging Face hub: a task behind OpenEnv's server",
-    "prime": "an environment on prime's hub: a task for verifiers and prime-rl",
 }
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 SHORTEST_SECRET = 8
 """values of environment variables with fewer characters are not searched for"""
-SHORTEST_PLACE = 4
+SHORTEST_NAME = 4
 """names and folders of this computer with fewer characters are not searched for"""
 PATTERNS = {
     "an access token": re.compile(
@@ -36,13 +35,13 @@ PATTERNS = {
 LOCAL_PATH = re.compile(r"(?<![\w.:/-])(?:/[\w.+@-]+){2,}|\b[A-Z]:\\\\?[\w.-]+")
 """an absolute path, which settings of a run must not have; records quote paths of the games' own sandboxes"""
 SETTINGS = ("config.json", "summary.json")
-PLACES = ("the name of this computer", "a folder of this computer", "an absolute path")
+NAMES = ("the name of this computer", "a folder of this computer", "an absolute path")
 """findings that a message may quote; the others are secret"""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Place of an upload."""
+    """Repository of an upload."""
 
     kind: str
     """one of KINDS"""
@@ -83,21 +82,21 @@ class Bundle:
             yield f"  {path:28} {len(content):>12,} bytes  sha256 {hashlib.sha256(content).hexdigest()[:12]}"
 
     def check_private(self, allowed: Sequence[str] = (), host: str = "") -> None:
-        """Raises UsageError for the first private thing in a file, unless it is a place in `allowed`.
+        """Raises UsageError for the first private text in a file, unless its text is in `allowed`.
 
         `host` is the name of this computer (default: the one it has). Private are access tokens, passwords, values
         of this environment's secret variables, the name of this computer, its home, working and cache folders, and
         absolute paths in the settings of a run.
         """
-        places = {
+        names = {
             "the name of this computer": [host or socket.gethostname()],
             "a folder of this computer": [str(folder) for folder in (Path.home(), Path.cwd(), cache_root())],
         }
         for path, content in sorted(self.files.items()):
-            for kind, match in _private(path, content.decode("utf-8", "replace"), places):
+            for kind, match in _private(path, content.decode("utf-8", "replace"), names):
                 if match not in allowed:
-                    quoted = f" ({match})" if kind in PLACES else ""
-                    cure = f", or repeat with --allow {shlex.quote(match)}" if kind in PLACES else ""
+                    quoted = f" ({match})" if kind in NAMES else ""
+                    cure = f", or repeat with --allow {shlex.quote(match)}" if kind in NAMES else ""
                     raise UsageError(f"{path} has {kind}{quoted}. Nothing was uploaded: remove it{cure}.")
 
     def write(self, folder: Path) -> None:
@@ -109,7 +108,7 @@ class Bundle:
             write_atomically(folder / path, content)
 
 
-def _private(path: str, text: str, places: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+def _private(path: str, text: str, names: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """Yields what is private in a file, each with its text."""
     for kind, pattern in PATTERNS.items():
         for match in pattern.finditer(text):
@@ -117,10 +116,10 @@ def _private(path: str, text: str, places: Mapping[str, Sequence[str]]) -> Itera
     for name, value in os.environ.items():
         if SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET and any(form in text for form in _forms(value)):
             yield f"the value of the environment variable {name}", value
-    for kind, words in places.items():
+    for kind, words in names.items():
         for word in words:
             words_in_text = "|".join(map(re.escape, _forms(word)))
-            if len(word) >= SHORTEST_PLACE and re.search(rf"(?<![\w-])({words_in_text})(?![\w-])", text):
+            if len(word) >= SHORTEST_NAME and re.search(rf"(?<![\w-])({words_in_text})(?![\w-])", text):
                 yield kind, word
     if path in SETTINGS:
         for match in LOCAL_PATH.finditer(text):

@@ -108,23 +108,3 @@ with Client("https://OWNER-{name}.hf.space") as client:
         "base_path": "/docs", "license": licence, "tags": ["openenv", "envsuite"],
     }  # fmt: skip
     return card(settings, body)
-
-
-def environment_card(task: Task, name: str) -> bytes:
-    """Returns the README.md of an environment for verifiers."""
-    return f"""# {name}
-
-{task.summary}
-
-The task {task.id} of envsuite for verifiers 0.4 and prime-rl.
-
-```bash
-vf-eval {name} --model MODEL --env.taskset.episodes 20
-vf-validate {name} --only-gold --runtime.type subprocess --taskset.episodes 20
-```
-
-The other options are those of `envsuite-verifiers`: `--env.taskset.split`, `.first`, `.reward-mode`, `--env.grammar`,
-`--env.thinking`, `--env.admissible`, `--env.wording` and `--env.max-turns`.
-
-{NOTICE.format(version=__version__)}
-""".encode()

@@ -1,4 +1,4 @@
-"""envsuite hub: uploads a run or a task to the Hugging Face hub or to prime's environments hub."""
+"""envsuite hub: uploads a run or a task to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 from envsuite import registry
 from envsuite.errors import UsageError
-from envsuite.types import RewardMode
 from harness import cli
+from harness.cli.arguments.flags import add_common
+from harness.evaluate import RunConfig
 from harness.hub.bundle import KINDS, Bundle, Target
+from harness.settings import add_flags
 from harness.suites.plan import parse_setting
 
 
@@ -41,22 +43,11 @@ def parser() -> argparse.ArgumentParser:
         "--allow", action="append", default=[], metavar="TEXT", help="a path or name that may be uploaded; repeatable"
     )
     group = push.add_argument_group("tasks")
-    group.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
-    group.add_argument("--split", default="", help="games of this split (default: the task's last one)")
-    group.add_argument("-n", "--episodes", type=int, default=100, help="games (default: 100)")
-    group.add_argument("--reward", default="sparse", choices=[str(mode) for mode in RewardMode], help="reward mode")
-    group.add_argument(
-        "--wheel", type=Path, metavar="FILE", help="for space and prime: upload this wheel of envsuite, and install it"
-    )
-    group.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
+    add_common(group, "set", "module")
+    add_flags(group, RunConfig, ("split", "episodes", "reward"), {"split": "", "episodes": 100, "reward": "sparse"})
+    group.add_argument("--wheel", type=Path, metavar="FILE", help="for a Space: the wheel of envsuite that it installs")
     cli.add_verbose(verbs)
     return commands
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -90,9 +81,7 @@ def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
     if "/" in args.source:
         raise UsageError(f"There is no folder {source}: name that of a run, or a task id (envsuite envs lists them).")
     cli.import_modules(args.module)
-    (task, *more) = registry.tasks(args.source)
-    if more:
-        raise UsageError(f"{args.source!r} names {len(more) + 1} tasks: upload one at a time.")
+    task = cli.one_task(args.source)
     if args.episodes < 1:
         raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
@@ -100,5 +89,4 @@ def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
     return of_task(task, target, options)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

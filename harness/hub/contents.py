@@ -1,24 +1,23 @@
-"""Bundles of a finished run, of a task's games, of an OpenEnv Space and of an environment for verifiers."""
+"""Bundles of a finished run, of a task's games and of an OpenEnv Space."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envsuite import __version__
 from envsuite.errors import UsageError
 from envsuite.reading import read_json, read_lines
 from envsuite.types import Task
 from harness import records
-from harness.config_file import CONNECTION
+from harness.config_file import CONNECTION, NOT_IDENTITY
 from harness.hub import cards
 from harness.hub.bundle import Bundle, Target
 from harness.interop.chat_game import ChatGame, chat_config, rows
-from harness.run_folder import NOT_IDENTITY, RunFolder
+from harness.provenance.run_folder import RunFolder
 
 COMPILED = ("textworld",)
 """extras whose packages need a compiler"""
@@ -36,7 +35,7 @@ class TaskOptions:
     reward: str = "sparse"
     licence: str = ""
     wheel: Path | None = None
-    """package of envsuite that the image or environment installs; None: this version from the package index"""
+    """package of envsuite that a Space installs"""
 
 
 def of_run(source: Path, target: Target, licence: str) -> Bundle:
@@ -65,7 +64,7 @@ def _json(value: Any) -> bytes:
 
 def of_task(task: Task, target: Target, options: TaskOptions) -> Bundle:
     """Returns a task as `target` needs it. Raises UsageError, BadKnob and the errors of the task's engine."""
-    return CONTENTS[target.kind](task, target, options)
+    return space(task, target, options) if target.kind == "space" else games(task, target, options)
 
 
 def games(task: Task, target: Target, options: TaskOptions) -> Bundle:
@@ -90,68 +89,32 @@ def space(task: Task, target: Target, options: TaskOptions) -> Bundle:
     """Returns an OpenEnv Space: a container image that serves the task on port 8000."""
     name = target.name.partition("/")[2]
     extras = ",".join(filter(None, [task.requires, "openenv"]))
+    wheel, content = _wheel(options.wheel)
     tools = "RUN apt-get update && apt-get install -y --no-install-recommends build-essential cmake\n"
     files = {
         "README.md": cards.space_card(task, name, options.licence),
         "Dockerfile": _DOCKERFILE.format(
             tools=tools if task.requires in COMPILED else "",
-            requirement=_requirement(extras, options.wheel, local=True),
+            requirement=f"./{wheel}[{extras}]",
             data="RUN envsuite data get alfworld\n" if task.panel and task.family == "alfworld" else "",
         ).encode(),
         "openenv.yaml": _OPENENV.format(name=name).encode(),
-        "pyproject.toml": _SERVER_PROJECT.format(
-            name=name, requirement=_requirement(extras, options.wheel), task=task.id
-        ).encode(),
+        "pyproject.toml": _SERVER_PROJECT.format(name=name, requirement=f"envsuite[{extras}]", task=task.id).encode(),
         "server/__init__.py": b'"""Server of the task."""\n',
         "server/app.py": _APP.format(
             task=task.id, reward=options.reward, knobs="".join(f", {k}={v!r}" for k, v in options.knobs.items())
         ).encode(),
     }
-    return Bundle(target, files | _wheel(options.wheel))
+    return Bundle(target, {**files, wheel: content})
 
 
-def environment(task: Task, target: Target, options: TaskOptions) -> Bundle:
-    """Returns a package with an environment for verifiers, as `prime env push` takes it."""
-    name = target.name.partition("/")[2]
-    module = re.sub(r"\W", "_", name)
-    if module[0].isdigit():
-        raise UsageError(f"{name!r} becomes a Python module, whose name cannot begin with a digit.")
-    extras = ",".join(filter(None, [task.requires, "verifiers"]))
-    code = _ENVIRONMENT.format(
-        task=task.id, knobs=dict(options.knobs), split=options.split, reward=options.reward, episodes=options.episodes
-    )
-    project = _ENVIRONMENT_PROJECT.format(
-        name=name, module=module, task=task.id, requirement=_requirement(extras, options.wheel)
-    )
-    files = {
-        "README.md": cards.environment_card(task, name),
-        "pyproject.toml": project.encode(),
-        f"{module}.py": code.encode(),
-    }
-    return Bundle(target, files | _wheel(options.wheel))
-
-
-CONTENTS: dict[str, Callable[[Task, Target, TaskOptions], Bundle]] = {
-    "dataset": games,
-    "space": space,
-    "prime": environment,
-}
-
-
-def _requirement(extras: str, wheel: Path | None, local: bool = False) -> str:
-    """Returns envsuite as pip requires it; `local` names the wheel's file."""
-    if wheel and local:
-        return f"./{wheel.name}[{extras}]"
-    return f"envsuite[{extras}]" + ("" if wheel else f"=={__version__}")
-
-
-def _wheel(wheel: Path | None) -> dict[str, bytes]:
-    """Returns the wheel's file. Raises UsageError."""
-    if wheel is None:
-        return {}
-    if not re.fullmatch(r"envsuite-[\w.!+]+-[\w.-]+\.whl", wheel.name) or not wheel.is_file():
-        raise UsageError(f"--wheel {wheel} is not a wheel of envsuite: build one with `pip wheel --no-deps .`")
-    return {wheel.name: wheel.read_bytes()}
+def _wheel(path: Path | None) -> tuple[str, bytes]:
+    """Returns the name and content of a wheel of envsuite, which no package index has. Raises UsageError."""
+    if path is None:
+        raise UsageError("A Space installs envsuite from --wheel FILE: build one with `pip wheel --no-deps .`")
+    if not re.fullmatch(r"envsuite-[\w.!+]+-[\w.-]+\.whl", path.name) or not path.is_file():
+        raise UsageError(f"--wheel {path} is not a wheel of envsuite: build one with `pip wheel --no-deps .`")
+    return path.name, path.read_bytes()
 
 
 _DOCKERFILE = """\
@@ -207,44 +170,3 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 '''
-_ENVIRONMENT = '''\
-"""Environment for verifiers: the games of one task of envsuite."""
-
-from typing import Any
-
-import verifiers.v1 as vf
-from harness.interop.verifiers import Chat, Game, Games, GamesConfig, GamesEnv
-from pydantic import Field
-
-__all__ = ["Chat", "GamesEnv", "TaskGames"]
-
-
-class TaskGamesConfig(GamesConfig):
-    """Selection of the task's games."""
-
-    game: str = {task!r}
-    knobs: dict[str, Any] = Field(default_factory=lambda: {knobs!r})
-    split: str = {split!r}
-    episodes: int | None = {episodes!r}
-    reward_mode: str = {reward!r}
-
-
-class TaskGames(Games, vf.Taskset[Game, TaskGamesConfig]):
-    """Games of the task."""
-'''
-_ENVIRONMENT_PROJECT = """\
-[build-system]
-requires = ["setuptools>=68"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "{name}"
-version = "0.1.0"
-description = "{task} of envsuite for verifiers"
-readme = "README.md"
-requires-python = ">=3.11"
-dependencies = ["{requirement}", "verifiers>=0.4"]
-
-[tool.setuptools]
-py-modules = ["{module}"]
-"""

@@ -59,13 +59,9 @@ def parser() -> argparse.ArgumentParser:
     layout.add_argument(
         "--with", dest="needs", action="append", default=[], metavar="NAME", help="installed package that tests need"
     )
-    layout.add_argument("--split", choices=("train", "test"), default="", help="split of the tasks (default: test)")
+    layout.add_argument("--split", choices=("train", "test"), default="test", help="split of the tasks (default: test)")
     cli.add_verbose(verbs)
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="the same command", kept="finished pairs of releases and packages")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -113,16 +109,17 @@ def _mine(args: argparse.Namespace, packages: Sequence[str]) -> int:
 
 def _build(args: argparse.Namespace, packages: Sequence[str]) -> int:
     from envsuite.envs.swegym.makers import planting
+    from envsuite.envs.swegym.makers.sdists import Layout
 
     def show(job: planting.BuildJob) -> None:
         outcome = job.error or f"{job.tasks} tasks of {job.tried} candidates, {_counted(job.rejected)}"
         rate = f", {job.rate:.0f} tasks per core hour" if job.tasks else ""
         cli.print_safely(f"{job.package}: {one_line(outcome)} ({job.seconds:.0f} s{rate})")
 
-    options = {"code": args.code, "tests": args.tests, "needs": args.needs, "split": args.split}
-    if any(options.values()) and len(packages) != 1:
+    layout = Layout(tuple(args.code), tuple(args.tests), tuple(args.needs), args.split)
+    if layout != planting.GUESSED and len(packages) != 1:
         raise UsageError("--code, --tests, --with and --split apply to one package: name one.")
-    jobs = planting.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show, **options)
+    jobs = planting.build_all(args.output, packages, args.workers, args.seconds, args.rounds, show, layout)
     total = sum(job.tasks for job in jobs)
     cli.print_safely(f"{cli.plural(total, 'task')} of {cli.plural(len(jobs), 'package')} in {args.output}")
     return 0 if total else 1
@@ -132,5 +129,4 @@ def _counted(reasons: dict[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "none rejected"
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, resumes="the same command", kept="finished pairs of releases and packages")

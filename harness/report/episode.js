@@ -39,12 +39,12 @@ function expert(step, advice) {
   return make("span", { class: "expert" }, "expert: " + advice);
 }
 
-function picture(again, place) {
-  const image = again.images[again.shots[place]];
+function picture(again, position) {
+  const image = again.images[again.shots[position]];
   if (image === undefined) return null;
   const shape = (event) => event.target.naturalWidth > 2 * event.target.naturalHeight && event.target.closest(".turn").classList.add("wide");
   const source = "data:image/png;base64," + image;
-  return make("div", { class: "pic" }, make("img", { src: source, onload: shape, loading: "lazy", alt: `The scene before turn ${place + 1}` }));
+  return make("div", { class: "pic" }, make("img", { src: source, onload: shape, loading: "lazy", alt: `The scene before turn ${position + 1}` }));
 }
 
 function turns(one) {
@@ -54,26 +54,26 @@ function turns(one) {
   if (one.replay && one.replay.difference) found.push(make("div", { class: "notice" }, `Played again: ${one.replay.difference}.`));
   let seen = one.first;
   let previous = []; // the messages of the prompt before
-  one.steps.forEach((step, place) => {
+  one.steps.forEach((step, position) => {
     const told = make("div", { class: "told" }, text(seen, "seen"));
-    if (again && again.prompts[place]) {
-      const [shared, added] = again.prompts[place];
+    if (again && again.prompts[position]) {
+      const [shared, added] = again.prompts[position];
       const prompt = previous.slice(0, shared).concat(added);
       previous = prompt;
       told.append(folded(`Prompt · ${prompt.length} messages`, () => prompt.flatMap(([role, number]) => [
         make("span", { class: "role" }, role), text(again.strings[number], "")])));
     }
-    const listed = again && again.admissible[place];
+    const listed = again && again.admissible[position];
     if (listed && listed.length) {
       told.append(folded(`Admissible commands · ${listed.length}`, () => [
         make("ul", {}, ...listed.map((number) => make("li", {}, again.strings[number])))]));
     }
     if (step.t) told.append(text(step.t, "thought"));
     told.append(make("div", { class: "said" }, agent(step), make("div", {}, ...command(step)), ...marks(step),
-      again && place < again.expert.length ? expert(step, again.expert[place]) : null));
+      again && position < again.expert.length ? expert(step, again.expert[position]) : null));
     if (step.y !== undefined) told.append(folded("Reply as written", () => [text(step.y, "")]));
-    const image = again && picture(again, place);
-    found.push(make("article", { class: "turn" + (image ? " drawn" : "") }, make("div", { class: "no" }, String(place + 1)), told, image));
+    const image = again && picture(again, position);
+    found.push(make("article", { class: "turn" + (image ? " drawn" : "") }, make("div", { class: "no" }, String(position + 1)), told, image));
     seen = step.o;
   });
   const image = again && again.shots.length > one.steps.length ? picture(again, one.steps.length) : null;
@@ -90,12 +90,12 @@ function beside(one, name, other, otherName) {
   const half = (step, style) => step === undefined ? make("div", { class: style }) : make("div", { class: style, "data-name": names[style] },
     step.t ? text(step.t, "thought") : null, make("div", { class: "said" }, agent(step), make("div", {}, ...command(step)), ...marks(step)), text(step.o, "seen"));
   let alike = true;
-  for (let place = 0; place < Math.max(one.steps.length, other.steps.length); place++) {
-    const [mine, theirs] = [one.steps[place], other.steps[place]];
+  for (let position = 0; position < Math.max(one.steps.length, other.steps.length); position++) {
+    const [mine, theirs] = [one.steps[position], other.steps[position]];
     const same = alike && mine && theirs && mine.c.join("\n") === theirs.c.join("\n") && mine.o === theirs.o;
-    if (alike && !same) found.push(make("p", { class: "parting" }, `They part at turn ${place + 1}.`));
+    if (alike && !same) found.push(make("p", { class: "parting" }, `They part at turn ${position + 1}.`));
     alike = same;
-    found.push(make("div", { class: "duo turn-row" + (same ? " alike" : "") }, make("div", { class: "no" }, String(place + 1)), half(mine, "mine"), half(theirs, "theirs")));
+    found.push(make("div", { class: "duo turn-row" + (same ? " alike" : "") }, make("div", { class: "no" }, String(position + 1)), half(mine, "mine"), half(theirs, "theirs")));
   }
   return found;
 }

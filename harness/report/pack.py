@@ -68,7 +68,7 @@ def pack(
             for name, value in _row(record, number, words).items():
                 columns[name].append(value)
             columns["chunk"].append(len(packed.chunks))
-            columns["place"].append(len(pending))
+            columns["position"].append(len(pending))
             columns["replayed"].append(int("expert" in episode.get("replay", {})))
             pending.append(spelled)
             size += len(spelled)
@@ -91,7 +91,7 @@ def pack(
 
 COLUMNS = (
     *("run", "game", "seed", "attempt", "success", "reward", "progression", "turns", "ending", "type", "objective"),
-    *("format", "invalid", "length", "tokens", "chunk", "place", "replayed"),
+    *("format", "invalid", "length", "tokens", "chunk", "position", "replayed"),
 )
 
 
@@ -124,9 +124,9 @@ def _episodes(
     if replayer is not None and replayer.refused:
         packed.not_replayed[f"{run.name} on {run.config['task']}"] = replayer.refused
         replayer = None
-    for place, record in enumerate(run.records):
+    for position, record in enumerate(run.records):
         episode = viewer_episode(record, prompting)
-        if replayer is not None and place in chosen:
+        if replayer is not None and position in chosen:
             again = episode["replay"] = replayer(record, pictures=packed.picture_bytes < picture_bytes)
             packed.picture_bytes += sum(map(len, again.get("images", ())))
             packed.replayed += 1

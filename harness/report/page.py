@@ -47,7 +47,7 @@ def render(
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(percent=percent, number=number, share=_share)
     names = list(dict.fromkeys(run.name for run in material.runs))
-    hues = {name: _hue(name, place) for place, name in enumerate(name for name in names if name not in _FIXED)}
+    hues = {name: _hue(name, number) for number, name in enumerate(name for name in names if name not in _FIXED)}
     hues |= {name: _hue(name, 0) for name in names if name in _FIXED}
     page = environment.from_string(asset("page.html")).render(
         title=title,
@@ -56,7 +56,7 @@ def render(
         script=script,
         hues=hues,
         groups=[_group(runs) for runs in material.groups()],
-        curves=[(curve.name, f"k{place % 6}", _last(curve)) for place, curve in enumerate(material.curves)],
+        curves=[(curve.name, f"k{number % 6}", _last(curve)) for number, curve in enumerate(material.curves)],
         curve_svg=learning_curves(material.curves),
         grids=material.grids,
         packed=packed,
@@ -86,8 +86,8 @@ def content_policy(style: str, script: str) -> str:
 _FIXED = {"random": "floor", "expert": "ceiling"}
 
 
-def _hue(name: str, place: int) -> str:
-    return _FIXED.get(name, f"k{place % 6}")
+def _hue(name: str, number: int) -> str:
+    return _FIXED.get(name, f"k{number % 6}")
 
 
 def _about(run: Run, hues: dict[str, str]) -> dict[str, Any]:
@@ -130,24 +130,24 @@ def _protocol(runs: Sequence[Run]) -> str:
     config = next((run.config for run in runs if run.config.get("prompting")), runs[0].config)
     counts = sorted({run.config["seeds"][1] for run in runs})
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    parts = [f"{many} seeds from {config['seeds'][0]}", f"reward {config['reward_mode']}"]
+    settings = [f"{many} seeds from {config['seeds'][0]}", f"reward {config['reward_mode']}"]
     if config["attempts"] > 1:
-        parts.insert(1, f"{config['attempts']} attempts each")
+        settings.insert(1, f"{config['attempts']} attempts each")
     caps = {run.config.get("max_turns") for run in runs}
     if caps != {None}:
-        parts.append(
+        settings.append(
             " or ".join(f"at most {cap} turns" if cap else "no cap on turns" for cap in sorted(caps, key=_cap))
         )
     if config.get("panel"):
-        parts.append(f"panel {config['panel'][0]} {config['panel'][1]}")
+        settings.append(f"panel {config['panel'][0]} {config['panel'][1]}")
     if prompting := config.get("prompting"):
         history = "all" if prompting["history"] < 0 else prompting["history"]
-        parts.append(f"history {history}, thinking {'on' if prompting['thinking'] else 'off'}")
-        parts.append(f"admissible commands {prompting['admissible']}, grammar {prompting['grammar']}")
+        settings.append(f"history {history}, thinking {'on' if prompting['thinking'] else 'off'}")
+        settings.append(f"admissible commands {prompting['admissible']}, grammar {prompting['grammar']}")
     if sampling := config.get("sampling"):
         temperature = sampling["temperature"]
-        parts.append("the server's temperature" if temperature is None else f"temperature {temperature:g}")
-    return " · ".join(parts)
+        settings.append("the server's temperature" if temperature is None else f"temperature {temperature:g}")
+    return " · ".join(settings)
 
 
 def _cap(cap: int | None) -> float:

@@ -14,7 +14,6 @@ from envsuite.errors import DataError
 from envsuite.types import knobs_json
 from harness import records
 from harness.generalization import grids
-from harness.generalization.heatmap import axis_names, layout
 from harness.stats.compare import Run, read_run, unlike
 from harness.suites import leaderboards
 
@@ -93,7 +92,7 @@ def _by_protocol(runs: Sequence[Run], allow: Sequence[str]) -> list[list[Run]]:
             group.append(run)
         if not matching:
             groups.append([run])
-    order = {id(run): place for place, run in enumerate(runs)}
+    order = {id(run): number for number, run in enumerate(runs)}
     return [sorted(group, key=lambda run: order[id(run)]) for group in groups]
 
 
@@ -175,8 +174,8 @@ def _line(line: dict[str, Any]) -> dict[str, Any]:
 def read_grid(path: Path) -> MeasuredGrid:
     """Reads a generalisation grid. Raises DataError."""
     grid = grids.read(path)
-    rows, columns, cells = layout(grid)
-    down, across = axis_names(grid)
+    rows, columns, cells = grids.layout(grid)
+    down, across = grids.axis_names(grid)
     return MeasuredGrid(
         name=path.parent.name,
         metric=grid["metric"],
@@ -185,6 +184,6 @@ def read_grid(path: Path) -> MeasuredGrid:
         column_axis=across,
         rows=rows,
         columns=columns,
-        cells={place: {**cell, "value": cell["mean"]} for place, cell in cells.items()},
+        cells={position: {**cell, "value": cell["mean"]} for position, cell in cells.items()},
         gaps=grid["gaps"],
     )

@@ -26,7 +26,7 @@
     return found;
   }
 
-  const episode = async (number) => (await chunk(columns.chunk[number]))[columns.place[number]];
+  const episode = async (number) => (await chunk(columns.chunk[number]))[columns.position[number]];
   const word = (name, number) => words[name][columns[name][number]];
   const run = (number) => runs[columns.run[number]];
   const game = (number) => `${columns.game[number]} ${columns.seed[number]} ${columns.attempt[number]}`;
@@ -58,25 +58,25 @@
   ];
   let shown = []; // the episodes that pass the filters, in order
   let drawn = 0; // how many of them have a row
-  let sorting = null; // [place in HEADS, descending]
+  let sorting = null; // [position in HEADS, descending]
   let deep = null; // {query, hits} of the last search through transcripts
-  let current = 0; // place in `shown` that has the focus
+  let current = 0; // position in `shown` that has the focus
 
   function heads() {
     const oneTask = words.game.length < 2;
     if (oneTask) HEADS.splice(HEADS.findIndex(([head]) => head === "task"), 1);
     if (words.type.length < 2) HEADS.splice(HEADS.findIndex(([head]) => head === "type"), 1);
-    $("#table thead tr").replaceChildren(...HEADS.map(([head, , , style], place) => {
-      const button = make("button", { type: "button", onclick: () => sort(place) }, head || "✓");
+    $("#table thead tr").replaceChildren(...HEADS.map(([head, , , style], position) => {
+      const button = make("button", { type: "button", onclick: () => sort(position) }, head || "✓");
       if (!head) button.setAttribute("aria-label", "success");
       return make("th", { scope: "col", class: style.replace("obj", "") }, button);
     }));
   }
 
-  function sort(place) {
-    sorting = [place, sorting && sorting[0] === place ? !sorting[1] : false];
+  function sort(position) {
+    sorting = [position, sorting && sorting[0] === position ? !sorting[1] : false];
     [...$("#table thead tr").children].forEach((head, other) => {
-      if (other === place) head.setAttribute("aria-sort", sorting[1] ? "descending" : "ascending");
+      if (other === position) head.setAttribute("aria-sort", sorting[1] ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
     filter();
@@ -133,8 +133,8 @@
 
   function grow() {
     const rows = shown.slice(drawn, drawn + 150).map((n, offset) => {
-      const place = drawn + offset;
-      const row = make("tr", { tabindex: "0", "data-place": place, onclick: () => open(place) });
+      const position = drawn + offset;
+      const row = make("tr", { tabindex: "0", "data-position": position, onclick: () => open(position) });
       row.append(...HEADS.map(([head, cell, , style]) => {
         const value = cell(n);
         const found = make("td", { class: style }, value instanceof Node ? value : String(value));
@@ -147,9 +147,9 @@
     drawn += rows.length;
   }
 
-  function focusRow(place) {
+  function focusRow(position) {
     if (!shown.length) return;
-    current = Math.max(0, Math.min(place, shown.length - 1));
+    current = Math.max(0, Math.min(position, shown.length - 1));
     while (drawn <= current) grow();
     $("#table tbody").children[current].focus();
   }
@@ -163,9 +163,9 @@
     try {
       for (let number = 0; number < count; number++) {
         const found = await unpack("c" + number); // not kept: a search reads them all
-        found.forEach((one, place) => {
+        found.forEach((one, position) => {
           const said = [one.first, ...one.steps.flatMap((step) => [...step.c, step.o, step.y ?? ""])].join("\n").toLowerCase();
-          if (sought.every((term) => holds(first + place, term, said))) hits.add(first + place);
+          if (sought.every((term) => holds(first + position, term, said))) hits.add(first + position);
         });
         first += found.length;
         if (number % 8 === 7) {
@@ -186,17 +186,17 @@
   let turn = 0; // the one the keys are at
   let asked = 0; // how many times an episode was asked for: of two on their way, the last one is shown
 
-  async function open(place, versus = null) {
-    current = place;
-    const number = shown[place], mine = ++asked;
+  async function open(position, versus = null) {
+    current = position;
+    const number = shown[position], mine = ++asked;
     const [one, other] = await Promise.all([episode(number), versus === null ? null : episode(versus)]);
     if (mine !== asked) return;
     $("#v-title").textContent = `${run(number).name} · ${run(number).config.task} · seed ${columns.seed[number]}`
       + (columns.attempt[number] ? `, attempt ${columns.attempt[number] + 1}` : "");
     $("#v-objective").textContent = word("objective", number);
     $("#v-facts").replaceChildren(...facts(number, one));
-    $("#v-prev").disabled = place === 0;
-    $("#v-next").disabled = place === shown.length - 1;
+    $("#v-prev").disabled = position === 0;
+    $("#v-next").disabled = position === shown.length - 1;
     rivals(number, versus);
     $("#v-body").replaceChildren(...(other ? beside(one, title(number), other, title(versus)) : turns(one)));
     $("#v-body").scrollTop = 0;
@@ -211,8 +211,8 @@
   function follow() {
     const linked = /^#e=(\d+)$/.exec(location.hash);
     if (!linked || +linked[1] >= total) return;
-    const place = shown.indexOf(+linked[1]);
-    if (place >= 0) return open(place);
+    const position = shown.indexOf(+linked[1]);
+    if (position >= 0) return open(position);
     $("#filters").reset();
     setTimeout(follow); // behind the filter that the reset has put off
   }
@@ -249,7 +249,7 @@
     rows[turn].scrollIntoView({ block: "start" });
   }
 
-  const go = (place) => { if (place >= 0 && place < shown.length) open(place); };
+  const go = (position) => { if (position >= 0 && position < shown.length) open(position); };
   viewer.addEventListener("close", () => {
     history.replaceState(null, "", location.pathname + location.search + "#episodes");
     focusRow(current);
@@ -270,10 +270,10 @@
     }
     const keys = viewer.open
       ? { j: () => step(1), k: () => step(-1), ArrowRight: () => go(current + 1), ArrowLeft: () => go(current - 1) }
-      : { "/": () => $("#search").focus(), j: () => focusRow(document.activeElement.dataset.place ? current + 1 : current),
-          k: () => focusRow(current - 1), Enter: () => document.activeElement.dataset.place && open(+document.activeElement.dataset.place) };
-    if (!viewer.open && document.activeElement.dataset.place) {
-      current = +document.activeElement.dataset.place;
+      : { "/": () => $("#search").focus(), j: () => focusRow(document.activeElement.dataset.position ? current + 1 : current),
+          k: () => focusRow(current - 1), Enter: () => document.activeElement.dataset.position && open(+document.activeElement.dataset.position) };
+    if (!viewer.open && document.activeElement.dataset.position) {
+      current = +document.activeElement.dataset.position;
       keys.ArrowDown = keys.j;
       keys.ArrowUp = keys.k;
     }

@@ -58,17 +58,21 @@ def repeated(wins: Sequence[bool], games: Sequence[Hashable], confidence: float 
     `wins` [n], `games` [n]. A game with fewer than k scored attempts does not count at that k, as the n of the interval
     shows.
     """
-    tally: dict[Hashable, list[bool]] = defaultdict(list)
+    outcomes_by_game: dict[Hashable, list[bool]] = defaultdict(list)
     for win, game in zip(wins, games, strict=True):
-        tally[game].append(win)
-    most = max(map(len, tally.values()), default=0)
+        outcomes_by_game[game].append(win)
+    most = max(map(len, outcomes_by_game.values()), default=0)
     if most < 2:
         return {}
     ks = sorted({2**power for power in range(most.bit_length()) if 2**power <= most} | {most})
     estimates = {}
     for name, estimate in (("pass@", pass_at_k), ("pass^", pass_hat_k)):
         for k in ks:
-            chances = [estimate(len(outcomes), sum(outcomes), k) for outcomes in tally.values() if len(outcomes) >= k]
+            chances = [
+                estimate(len(outcomes), sum(outcomes), k)
+                for outcomes in outcomes_by_game.values()
+                if len(outcomes) >= k
+            ]
             estimates[f"{name}{k}"] = mean_interval(chances, limits=SHARE, confidence=confidence)
     return estimates
 
@@ -155,11 +159,11 @@ def stratified(
     if max(map(len, scores)) == 1:
         return [Interval(float(value), math.nan, math.nan, n) for value in values]
     rng = np.random.default_rng(seed)
-    parts = []
+    batches = []
     for start in range(0, resamples, CHUNK):
         rows = min(CHUNK, resamples - start)
-        parts.append(statistic([games[rng.integers(len(games), size=(rows, len(games)))] for games in scores]))
-    drawn = np.concatenate(parts).reshape(resamples, -1)
+        batches.append(statistic([games[rng.integers(len(games), size=(rows, len(games)))] for games in scores]))
+    drawn = np.concatenate(batches).reshape(resamples, -1)
     tail = (1 - confidence) / 2
     lows, highs = np.quantile(drawn, [tail, 1 - tail], axis=0)
     alike = highs - lows < 1e-12

@@ -14,7 +14,7 @@ Training does the same with `tasks` as the ladder and `success_between = [0.4, 0
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envsuite import registry
@@ -37,6 +37,27 @@ def task_ladder(name: str) -> list[str]:
         ['TextWorld-easy-v0', 'TextWorld-medium-v0', 'TextWorld-hard-v0']
     """
     return [registry.tasks(f"{name}-{level}")[0].id for level in LEVELS]
+
+
+def by_difficulty(results: Iterable[tuple[str, bool]], levels: int = 4) -> list[dict[str, Any]]:
+    """Returns `levels` settings, from the instances that are solved most often to those solved least.
+
+    `results`: (instance, success) of each episode, of one player or several. The share of an instance is
+    estimated as (wins + 1) / (episodes + 2), so that few episodes do not make it extreme; equal
+    shares are ordered by name. The levels differ by at most one in size. Raises UsageError if there
+    are fewer instances than levels.
+    """
+    counts: dict[str, list[int]] = {}
+    for instance, success in results:
+        count = counts.setdefault(instance, [0, 0])
+        count[0] += bool(success)
+        count[1] += 1
+    if not 1 <= levels <= len(counts):
+        raise UsageError(f"{levels} levels need at least as many instances: the results have {len(counts)}.")
+    share = {instance: (wins + 1) / (episodes + 2) for instance, (wins, episodes) in counts.items()}
+    ordered = sorted(share, key=lambda instance: (-share[instance], instance))
+    bounds = [len(ordered) * level // levels for level in range(levels + 1)]
+    return [{"instances": tuple(ordered[bounds[level] : bounds[level + 1]])} for level in range(levels)]
 
 
 def training_task(name: str) -> Task:

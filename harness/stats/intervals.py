@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,28 +38,6 @@ def interval_fields(interval: Interval) -> dict[str, Any]:
     """Returns an interval as JSON fields mean, low, high and n, with null for unknown values."""
     values = {"mean": interval.value, "low": interval.low, "high": interval.high, "n": interval.n}
     return {name: None if value != value else value for name, value in values.items()}
-
-
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Returns the score interval of a proportion (Wilson, 1927).
-
-    Its coverage is right on average over all proportions, and as low as 0.83 at some. It is kept as a reference for
-    `benchmarks/coverage.py` and the tests; a proportion has `success_interval`.
-
-    Examples:
-        >>> interval = wilson(31, 32)
-        >>> f"{interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
-        '0.97 [0.84, 0.99]'
-    """
-    if n == 0:
-        return Interval(math.nan, math.nan, math.nan, 0)
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share = successes / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == n else min(1.0, centre + half)
-    return Interval(share, low, high, n)
 
 
 def mean_interval(

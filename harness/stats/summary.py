@@ -47,7 +47,7 @@ def summarise(records: Iterable[Record]) -> Summary:
         if is_broken(record):
             broken += 1
             continue
-        place = len(clusters)
+        index = len(clusters)
         clusters.append((record["task"], knobs_json(record["knobs"]), record["seed"]))
         protocols.add((record["task"], record["reward_mode"]))
         for name, column in columns.items():
@@ -60,14 +60,14 @@ def summarise(records: Iterable[Record]) -> Summary:
         reasons[record["stop_reason"]] += 1
         for name, value in record["metrics"].items():
             metrics[name][0].append(value)
-            metrics[name][1].append(place)
-        by_type[record["labels"].get("task_type", "")].append(place)
+            metrics[name][1].append(index)
+        by_type[record["labels"].get("task_type", "")].append(index)
     count, turns = len(clusters), sums["num_turns"]
     ranges: dict[str, Range] = known_ranges(*protocols.pop()) if len(protocols) == 1 else {}
 
-    def success(places: Sequence[int]) -> dict[str, Any]:
+    def success(indices: Sequence[int]) -> dict[str, Any]:
         wins = columns["success"]
-        return _plain(success_interval([bool(wins[i]) for i in places], [clusters[i] for i in places]))
+        return _plain(success_interval([bool(wins[i]) for i in indices], [clusters[i] for i in indices]))
 
     return {
         "episodes": count,
@@ -80,8 +80,8 @@ def summarise(records: Iterable[Record]) -> Summary:
             for name, interval in aggregate.repeated([bool(win) for win in columns["success"]], clusters).items()
         },
         "metrics": {
-            name: _plain(mean_interval(values, [clusters[i] for i in places], ranges.get(name)))
-            for name, (values, places) in sorted(metrics.items())
+            name: _plain(mean_interval(values, [clusters[i] for i in indices], ranges.get(name)))
+            for name, (values, indices) in sorted(metrics.items())
         },
         "turns": turns / count if count else None,
         "valid_share": 1 - sum(faults.values()) / turns if turns else None,
@@ -89,7 +89,7 @@ def summarise(records: Iterable[Record]) -> Summary:
         "stop_reasons": dict(sorted(reasons.items())),
         **{name: sums[name] for name in ("input_tokens", "output_tokens", "dropped_turns", "cost")},
         **({"reasoning_tokens": reasoning} if reasoning else {}),
-        "by_task_type": {kind: success(places) for kind, places in sorted(by_type.items()) if kind},
+        "by_task_type": {kind: success(indices) for kind, indices in sorted(by_type.items()) if kind},
     }
 
 

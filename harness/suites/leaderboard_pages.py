@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from harness.generalization import grids
 from harness.policies import members
 from harness.prompting import protocols
 from harness.stats.summary import Summary, number, percent
-from harness.suites import certificates, crossplay, suites
+from harness.suites import crossplay, suites
 from harness.suites.leaderboards import ENDS, Board, EntryKey, protocol_of, read
 
 INDEX = """# Leaderboards
@@ -44,10 +44,6 @@ A board shows what was run; a missing model was not run. Published numbers with 
 [generalisation](generalisation/README.md), and learning curves in [training](training/README.md).
 """
 
-VERIFIED = """`envsuite replay --sandbox` replayed every record of the runs marked *verified*. It cannot verify which
-model wrote the replies.
-"""
-
 
 def folders(root: Path) -> list[Path]:
     """Returns the boards below a folder."""
@@ -55,44 +51,34 @@ def folders(root: Path) -> list[Path]:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """Returns every page of the boards and grids below `root`, and the grids' heat maps, by path."""
+    """Returns every page of the boards and grids below `root`, by path."""
     boards = {folder: read(folder) for folder in folders(root)}
-    board_pages = {
-        folder / "README.md": page(board, certificates.certified(folder)) for folder, board in boards.items()
-    }
     return {
         root / "README.md": index(list(boards.values())),
-        **board_pages,
+        **{folder / "README.md": page(board) for folder, board in boards.items()},
         **grids.pages(root / "generalisation"),
     }
 
 
-def page(board: Board, certified: Container[str] = ()) -> str:
-    """Returns a board as Markdown: one table per task, models in order of their success.
-
-    A run whose records have a digest in `certified` is marked as verified.
-    """
+def page(board: Board) -> str:
+    """Returns a board as Markdown: one table per task, models in order of their success."""
     fixed = suites.suite(board.suite)
     metric = fixed.get("metric", "")
     if metric == "reward":  # every table has a column for it
         metric = ""
     after = fixed["after"]
-    parts = [
+    sections = [
         f"# {board.suite}\n",
         f"{after if after.endswith('?') else after.rstrip('.') + '.'}\n",
         f"Play it: `envsuite-eval --model MODEL --env suite:{board.suite}`. Check these records: "
         f"`envsuite replay --check leaderboards/{board.suite}`.\n",
     ]
     for task, knobs in dict.fromkeys(key[:2] for key in board.entries):
-        parts += _task_table(board, task, knobs, metric, fixed.get("over_splits", ""), certified)
-    if certified:
-        parts.append(VERIFIED)
-    return "\n".join(parts)
+        sections += _task_table(board, task, knobs, metric, fixed.get("over_splits", ""))
+    return "\n".join(sections)
 
 
-def _task_table(
-    board: Board, task: str, knobs: str, metric: str, over_splits: str, certified: Container[str]
-) -> list[str]:
+def _task_table(board: Board, task: str, knobs: str, metric: str, over_splits: str) -> list[str]:
     rows = {key: board.summaries[key] for key in board.entries if key[:2] == (task, knobs)}
     heads = ["model", "success % [95 %]", *([metric] if metric else []), "reward [95 %]", "turns", "valid %", "run"]
     lines = [
@@ -112,8 +98,7 @@ def _task_table(
             number(summary["reward"]),
             f"{summary['turns']:.1f}" if summary["turns"] is not None else "–",
             f"{100 * summary['valid_share']:.1f}" if summary["valid_share"] is not None else "–",
-            markdown_code(board.entries[key]["run_id"])
-            + (" verified" if certified and certificates.digest_of_records(board.of(key)) in certified else ""),
+            markdown_code(board.entries[key]["run_id"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, "", *_crossplay(rows, metric)]
@@ -159,12 +144,12 @@ def index(boards: Sequence[Board]) -> str:
     for board in boards:
         for task, knobs in dict.fromkeys(key[:2] for key in board.entries):
             by_family.setdefault(task.split("-", 1)[0].lower(), []).append(_index_row(board, task, knobs))
-    parts = [INDEX, "Success in percent with 95 % intervals and the number of games.\n"]
+    sections = [INDEX, "Success in percent with 95 % intervals and the number of games.\n"]
     for family, rows in sorted(by_family.items()):
         heads = "| task | board | random | expert | best model |\n|---|---|--:|--:|--:|"
-        parts.append(f"## {markdown(family)}\n\n{heads}")
-        parts += [*rows, ""]
-    return "\n".join(parts)
+        sections.append(f"## {markdown(family)}\n\n{heads}")
+        sections += [*rows, ""]
+    return "\n".join(sections)
 
 
 def _index_row(board: Board, task: str, knobs: str) -> str:

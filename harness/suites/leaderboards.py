@@ -8,7 +8,7 @@
             README.md       rendered
 
 `add` takes runs in, `read` reads a board, `faults` lists where a board contradicts its suite or itself.
-`harness.replay.check` replays the records, and `harness.suites.leaderboard_pages` renders the pages.
+`harness.provenance.replay.check` replays the records, and `harness.suites.leaderboard_pages` renders the pages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import functools
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,15 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
 from envsuite.reading import read_json
-from envsuite.types import StopReason, knobs_json
+from envsuite.types import StopReason, Task, knobs_json
 from harness import records
+from harness.config_file import NOT_IDENTITY
 from harness.evaluate import RunConfig, Sampling
-from harness.policies import is_computed, is_model, member
+from harness.policies import TEAM, is_computed, is_model, member, members, record_name
 from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
 from harness.records import Record, is_broken
-from harness.replay import misnamed
+from harness.rollout.hosts import check_expert
 from harness.settings import omissions
 from harness.stats.compare import check_config, read_run
 from harness.stats.summary import Summary, summarise
@@ -42,8 +43,6 @@ from harness.suites import suites
 from harness.suites.plan import prescribed
 
 SCHEMA = "envsuite-board-1"
-NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
-"""keys of config.json that `run_id` does not hash"""
 
 LARGE = 10**6
 """boards with more bytes of records are gzipped, which reduces them to a tenth or less"""
@@ -186,6 +185,20 @@ def faults(board: Board) -> Iterator[str]:
         yield f"{model} on {task}: records without an entry"
 
 
+def misnamed(model: str, task: Task, knobs: Mapping[str, Any]) -> str:
+    """Says why no player of this name can have played a task; "" if one can, or if it is a model alone."""
+    if not is_computed(model) and not model.startswith(TEAM):
+        return ""
+    cls, players = registry.env_class(task), members(model)
+    try:
+        record_name(model)
+        check_expert(cls, "+".join(player for player in players if not is_model(player)))
+        agents = registry.agents(task, knobs)
+    except UsageError as error:
+        return str(error)
+    return "" if len(players) in (1, agents) else f"{len(players)} players are named, and the game has {agents}"
+
+
 def protocol_of(identity: dict[str, Any]) -> str:
     """Returns the published prompt that an entry's model read; '' for our prompt and for players without a model."""
     return str((identity.get("prompting") or {}).get("protocol", ""))
@@ -209,13 +222,13 @@ def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[An
     }
     if is_computed(identity["model"]):
         return fields
-    for part, expected in (("sampling", asdict(config.sampling)), ("prompting", asdict(config.prompting))):
-        stated = identity.get(part)
+    for group, expected in (("sampling", asdict(config.sampling)), ("prompting", asdict(config.prompting))):
+        stated = identity.get(group)
         if stated is None:
-            fields[part] = (expected, None)
+            fields[group] = (expected, None)
             continue
-        stated = {**IMPLIED[part], **stated}
-        if part == "prompting" and protocol_of(identity):
+        stated = {**IMPLIED[group], **stated}
+        if group == "prompting" and protocol_of(identity):
             expected["words"] = _words(identity, expected["words"])
         fields.update({key: (expected.get(key), stated.get(key)) for key in expected | stated if key != "dtype"})
     return fields

@@ -3,9 +3,9 @@
 {study}/plan.json     the recipe, what varies, and the seeds
 {study}/runs.jsonl    one line per finished run
 
-A plan varies one setting (`vary` and its `variants`) or several factors. A factor has named levels, each a
-table of settings. `where` lists further settings for the cells that have certain levels, and "{NAME}" in
-any value stands for the cell's level of the factor NAME:
+A plan varies one factor or several. A factor has named levels, each a table of settings. `where` lists further
+settings for the cells that have certain levels, and "{NAME}" in any value stands for the cell's level of the
+factor NAME:
 
     "factors": {"start": {"wide": {}, "sharp": {}}, "method": {"poad": {"algorithm": "poad"}}},
     "where": [{"if": {"method": "poad"}, "set": {"config.learning_rate": "1e-3"}}],
@@ -48,13 +48,11 @@ def plan_of(folder: Path) -> dict[str, Any]:
     try:
         plan: dict[str, Any] = read_json(folder / "plan.json")
         _check(plan)
-        if "factors" in plan:
-            plan["vary"] = ", ".join(plan["factors"])
-            plan["variants"] = [cell.variant for cell in cells(plan)]
+        plan["vary"] = ", ".join(plan["factors"])
+        plan["variants"] = [cell.variant for cell in cells(plan)]
     except (DataError, ValueError, TypeError) as error:
         raise DataError(
-            f"{folder} is not a study ({error}): correct its plan.json, or write one with "
-            "python -m baselines.studies.run."
+            f"{folder} is not a study ({error}): correct its plan.json, or copy one from leaderboards/training."
         ) from error
     return plan
 
@@ -63,27 +61,22 @@ def _check(plan: Any) -> None:
     """Raises ValueError with the field of a plan that is missing or names what the plan does not have."""
     if not isinstance(plan, dict):
         raise ValueError("its plan.json is not an object")
-    factors = plan.get("factors")
-    needed = ("recipe", "seeds", "set", *(("vary", "variants") if factors is None else ("compare",)))
-    if missing := [name for name in needed if name not in plan]:
+    if missing := [name for name in ("title", "recipe", "factors", "compare", "seeds", "set") if name not in plan]:
         raise ValueError(f"field {missing[0]!r} is missing")
     first = plan.get("first_seed", 0)
     if type(plan["seeds"]) is not int or type(first) is not int or plan["seeds"] < 1 or first < 0:
         raise ValueError(f"'seeds' and 'first_seed' are whole numbers from 1 and 0, not {plan['seeds']!r}, {first!r}")
     if not _are_settings(plan["set"]):
         raise ValueError("field 'set' is not an object of texts")
-    if factors is not None:
-        _check_factors(plan, factors)
-    elif not isinstance(plan["variants"], list) or not all(isinstance(value, str) for value in plan["variants"]):
-        raise ValueError("field 'variants' is not a list of texts")
-    compared = list(plan["variants"] if factors is None else factors[plan["compare"]])
+    _check_factors(plan, plan["factors"])
+    compared = list(plan["factors"][plan["compare"]])
     for pair in plan.get("pairs", []):
         if not isinstance(pair, list) or len(pair) != 2 or any(name not in compared for name in pair):
             raise ValueError(f"{pair!r} of 'pairs' is not two of {', '.join(compared)}")
 
 
 def _check_factors(plan: dict[str, Any], factors: Any) -> None:
-    """Raises ValueError for a plan of several factors, as `_check` does."""
+    """Raises ValueError for factors that contradict the plan, as `_check` does."""
     if not isinstance(factors, dict) or not all(
         isinstance(levels, dict) and levels and all(map(_are_settings, levels.values())) for levels in factors.values()
     ):
@@ -112,9 +105,6 @@ def _are_settings(table: Any) -> bool:
 
 def cells(plan: dict[str, Any]) -> list[Cell]:
     """Returns the cells of a plan; the levels of its last factor change fastest."""
-    if "factors" not in plan:
-        key = plan["vary"]
-        return [Cell(value, {key: value}, {**plan["set"], key: value}) for value in plan["variants"]]
     factors: dict[str, dict[str, dict[str, str]]] = plan["factors"]
     result = []
     for names in itertools.product(*factors.values()):
@@ -201,7 +191,7 @@ def in_words(folder: Path) -> str:
     plan = plan_of(folder)
     runs = stored_runs(folder, plan)
     parts = [_variant(value, [run for run in runs if run["variant"] == value]) for value in plan["variants"]]
-    line = f"{plan.get('title') or plan['recipe']}: {plan['vary']}: {'; '.join(parts)}"
+    line = f"{plan['title']}: {plan['vary']}: {'; '.join(parts)}"
     games = sorted({run["evals"][-1]["n"] for run in runs})
     return line + (f"; {' or '.join(map(str, games))} held-out games a run" if games else "")
 

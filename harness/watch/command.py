@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envsuite.escaping import terminal
 from harness import cli
+from harness.cli.arguments.flags import add_common
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,12 +22,8 @@ def parser() -> argparse.ArgumentParser:
         "run", nargs="?", type=Path, default=Path("runs"), help="a run's folder, or one that holds runs (default: runs)"
     )
     parser.add_argument("--port", type=int, default=0, help="port of the page (default: any free one)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    add_common(parser, "verbose")
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -44,5 +41,4 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from baselines.configs import ModelConfig, UpdateConfig
+from baselines.algorithms.update import UpdateConfig
 from baselines.networks.model import Model
+from baselines.networks.settings import ModelConfig
 from envsuite.types import StopReason, Task
 from harness.types import Episode, Reply, Trajectory, Turn
 

@@ -9,21 +9,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import configs, memory  # noqa: E402
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import gigpo, grpo, poad, ppo  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.math.finite import NonFiniteLoss  # noqa: E402
-from baselines.math.losses import truncated_importance  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.networks.snapshot import Snapshot  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from tests.baselines import hand_made as hand  # noqa: E402
-from tests.baselines.test_exact_gradients import GROUPS, PLAYS, expected_advantages, flat, next_prompts  # noqa: E402
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import memory
+from baselines import recipe as recipes
+from baselines.algorithms import gigpo, grpo, poad, ppo
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateInput
+from baselines.math.losses import NonFiniteLoss, truncated_importance
+from baselines.networks.model import Model, ModelConfig
+from baselines.networks.snapshot import Snapshot
+from baselines.train import TrainingRun
+from envsuite.errors import UsageError
+from tests.baselines import hand_made as hand
+from tests.baselines.test_exact_gradients import GROUPS, PLAYS, expected_advantages, flat, next_prompts
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def decoupled_loss(lm, runs, proximal, advantage, config):
     return total / k, weights
 
 
-@pytest.mark.parametrize(("algorithm", "config"), [(ppo, configs.PPO), (poad, configs.POAD)])
+@pytest.mark.parametrize(("algorithm", "config"), [(ppo, ppo.PPO), (poad, poad.POAD)])
 @pytest.mark.parametrize("micro_rows", [0, 2])
 def test_an_update_of_older_episodes_follows_the_decoupled_objective(algorithm, config, micro_rows):
     """The hand-made episodes were sampled by another policy; some weights are above the cap."""
@@ -145,7 +144,7 @@ def test_an_update_of_older_episodes_follows_the_decoupled_objective(algorithm, 
 
 def test_a_second_step_clips_against_the_proximal_policy_and_keeps_the_weights():
     """Two epochs: the gradient of the second is that of the formula at the moved weights."""
-    settings = configs.PPO(
+    settings = ppo.PPO(
         normalise="none", max_grad_norm=1e9, importance_cap=1.3, epochs=2, learning_rate=0.01, target_kl=0.0
     )
     model = hand.tiny_model("own")
@@ -336,5 +335,5 @@ def test_the_dry_run_counts_the_copy_that_plays(folder):
     model = Model.load(recipes.parse(table(folder)).model_config)
     trained_bytes = 2 * sum(parameter.numel() for parameter in model.actor_parameters())
     assert level[1] == level[0] | {memory.SNAPSHOT: trained_bytes}
-    playing, learning = (sum(level[0].get(name, 0.0) for name in names) for names in (memory.PLAYING, memory.LEARNING))
+    playing, learning = level[0][memory.PLAYING], sum(level[0][name] for name in memory.LEARNING)
     assert memory.peak(level[1]) == memory.peak(level[0]) + min(playing, learning) + trained_bytes

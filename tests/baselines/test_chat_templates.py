@@ -5,20 +5,20 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.batch import collate  # noqa: E402
-from baselines.collection.actor import Actor  # noqa: E402
-from baselines.configs import ModelConfig  # noqa: E402
-from baselines.networks.model import Model  # noqa: E402
-from docs import _templates  # noqa: E402
-from envsuite import registry  # noqa: E402
-from harness.prompting.prompting import Prompting  # noqa: E402
-from harness.rollout.executors import LocalExecutor  # noqa: E402
-from harness.rollout.loop import rollout  # noqa: E402
-from harness.types import episode  # noqa: E402
-from tests import toys  # noqa: E402, F401
+from baselines import recipe as recipes
+from baselines.batch import collate
+from baselines.collection.actor import Actor
+from baselines.networks.model import Model
+from baselines.networks.settings import ModelConfig
+from docs import _templates
+from envsuite import registry
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
+from harness.types import episode
+from tests import toys  # noqa: F401
 
 WHOLE = Prompting("bare", False, -1, admissible="none")
 TURNS = 3

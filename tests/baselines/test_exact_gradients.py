@@ -16,30 +16,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import configs  # noqa: E402
-from baselines.algorithms import (  # noqa: E402
-    actor_critic,
-    dual_gae,
-    gigpo,
-    grpo,
-    ntpo,
-    poad,
-    ppo,
-    rloo,
-    sft,
-    twosome,
-)
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.networks import prefix_sharing  # noqa: E402
-from baselines.networks.model import Model  # noqa: E402
-from harness.lm.likelihood import Candidate  # noqa: E402
-from harness.lm.template import Template  # noqa: E402
-from tests.baselines import hand_made as hand  # noqa: E402
-from tests.baselines.hand_made import Play  # noqa: E402
-from tests.golden import formulas  # noqa: E402
-from tests.lm.tiny import tiny_tokenizer  # noqa: E402
+from baselines.algorithms import actor_critic, dual_gae, gigpo, grpo, ntpo, poad, ppo, rloo, sft, twosome
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa
+from baselines.algorithms.update import UpdateInput
+from baselines.networks import prefix_sharing
+from baselines.networks.model import Model
+from baselines.networks.settings import ModelConfig
+from harness.lm.likelihood import Candidate
+from harness.lm.template import Template
+from tests.baselines import hand_made as hand
+from tests.baselines.hand_made import Play
+from tests.golden import formulas
+from tests.lm.tiny import tiny_tokenizer
 
 PLAYS = [
     Play([[4, 6], [5, 1, 8]], [0.3, 1.0]),
@@ -81,7 +70,6 @@ def per_token(nested, runs):
 
 
 # ---- with a critic
-# ---------------------------------------------------------------------------------------------------
 
 
 def expected_advantages(model, runs, config, rates, prompts, extra=None, critic=None):
@@ -132,14 +120,14 @@ def check_critic_method(algorithm, config, rates, reference=False, plays=PLAYS):
 @pytest.mark.parametrize("normalise", ["none", "batch"])
 @pytest.mark.parametrize("bootstrap", [True, False])
 def test_ppo(whole, normalise, bootstrap):
-    config = configs.PPO(gamma=0.9, lam=0.7, whole=whole, normalise=normalise, bootstrap=bootstrap, **OPEN)
+    config = ppo.PPO(gamma=0.9, lam=0.7, whole=whole, normalise=normalise, bootstrap=bootstrap, **OPEN)
     check_critic_method(ppo, config, (0.9, 0.7, 0.9, 0.7))
 
 
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
 def test_ppo_aggregates_as_it_is_told_in_micro_batches_too(aggregation):
     for micro_rows in (0, 2):
-        config = configs.PPO(gamma=0.9, lam=0.7, aggregation=aggregation, micro_rows=micro_rows, **OPEN)
+        config = ppo.PPO(gamma=0.9, lam=0.7, aggregation=aggregation, micro_rows=micro_rows, **OPEN)
         check_critic_method(ppo, config, (0.9, 0.7, 0.9, 0.7))
 
 
@@ -149,7 +137,7 @@ def test_the_logged_entropy_is_the_mean_over_tokens(micro_rows):
     runs = hand.trajectories(model, PLAYS)
     with torch.no_grad():
         entropies = torch.cat([hand.sampled(model.lm, turn)[1] for turn in hand.turns(runs)])
-    config = configs.PPO(micro_rows=micro_rows, **OPEN)
+    config = ppo.PPO(micro_rows=micro_rows, **OPEN)
     generator = torch.Generator().manual_seed(0)
     log = ppo.update(UpdateInput(model, Optimisers(model, config), runs, config, generator, next_prompts(runs)))
     assert log["entropy"] == pytest.approx(entropies.mean().item(), abs=1e-5)
@@ -160,7 +148,7 @@ def test_final_values_are_those_of_each_prompt_alone():
     runs = hand.trajectories(model, [replace(play, truncated=True) for play in PLAYS])
     prompts = next_prompts(runs)
     assert len({len(prompt) for prompt in prompts}) > 1
-    config = configs.PPO()
+    config = ppo.PPO()
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator(), prompts)
     expected = [hand.value_after(model.critic, prompt) for prompt in prompts]
     assert actor_critic.final_values(inputs, model.values) == pytest.approx(expected, abs=1e-5)
@@ -179,7 +167,7 @@ def test_ppo_over_turns():
     model = hand.tiny_model("own")
     runs = hand.trajectories(model, PLAYS)
     prompts = next_prompts(runs)
-    config = configs.PPO(gamma=0.9, lam=0.7, level="turn", normalise="none", **OPEN)
+    config = ppo.PPO(gamma=0.9, lam=0.7, level="turn", normalise="none", **OPEN)
     advantage, targets = [], []
     for run, prompt in zip(runs, prompts, strict=True):
         with torch.no_grad():
@@ -201,14 +189,14 @@ def test_ppo_over_turns():
 
 @pytest.mark.parametrize("gamma_token", [-1.0, 0.8])
 def test_ntpo(gamma_token):
-    config = configs.NTPO(gamma=0.9, lam=0.7, gamma_token=gamma_token, normalise="none", **OPEN)
+    config = ntpo.NTPO(gamma=0.9, lam=0.7, gamma_token=gamma_token, normalise="none", **OPEN)
     inside = 0.9 if gamma_token < 0 else gamma_token
     check_critic_method(ntpo, config, (inside, 0.7, 0.9, 0.7))
 
 
 @pytest.mark.parametrize("lambda_token", [-1.0, 1.0, 0.4])
 def test_poad(lambda_token):
-    config = configs.POAD(gamma=0.9, lam=0.7, lambda_token=lambda_token, normalise="none", **OPEN)
+    config = poad.POAD(gamma=0.9, lam=0.7, lambda_token=lambda_token, normalise="none", **OPEN)
     inside = 0.7 if lambda_token < 0 else lambda_token
     check_critic_method(poad, config, (1.0, inside, 0.9, 0.7))
 
@@ -221,7 +209,7 @@ def test_poad_with_a_target_critic_regresses_on_one_step_targets():
             parameter *= 1.1
     runs = hand.trajectories(model, PLAYS)
     prompts = next_prompts(runs)
-    config = configs.POAD(gamma=0.9, lam=0.7, target_tau=0.25, value_clip=0.0, normalise="none", **OPEN)
+    config = poad.POAD(gamma=0.9, lam=0.7, target_tau=0.25, value_clip=0.0, normalise="none", **OPEN)
     with torch.no_grad():
         lagging = [[hand.values(model.target, turn).tolist() for turn in run.turns] for run in runs]
     targets = []
@@ -237,7 +225,7 @@ def test_poad_with_a_target_critic_regresses_on_one_step_targets():
 
 
 def test_dual_gae():
-    config = configs.DualGAE(
+    config = dual_gae.DualGAE(
         gamma=0.9, lam=0.7, gamma_token=0.95, lambda_token=0.8, kl_coef=0.2, value_clip=0.5, max_grad_norm=1e9,
         entropy_coef=0.03,
     )  # fmt: skip
@@ -245,21 +233,20 @@ def test_dual_gae():
 
 
 def test_the_dual_clip_bounds_the_loss_of_bad_tokens():
-    config = configs.DualGAE(gamma=0.9, lam=0.7, dual_clip=1.5, normalise="none", kl_coef=0.2, **OPEN)
+    config = dual_gae.DualGAE(gamma=0.9, lam=0.7, dual_clip=1.5, normalise="none", kl_coef=0.2, **OPEN)
     check_critic_method(dual_gae, config, (1.0, 1.0, 0.9, 0.7), reference=True)
 
 
 def test_dual_gae_trains_the_critic_alone_while_it_warms_up():
     model = hand.tiny_model("own", reference=True)
     runs = hand.trajectories(model, PLAYS)
-    config = configs.DualGAE(critic_warmup=2)
+    config = dual_gae.DualGAE(critic_warmup=2)
     for step, learns in ((0, False), (1, False), (2, True)):
         actor, critic = updated(dual_gae, model, runs, config, next_prompts(runs), step)
         assert critic.norm() > 0 and bool(actor.norm() > 0) == learns
 
 
 # ---- over admissible commands
-# ----------------------------------------------------------------------------------------
 
 COMMANDS = ["go", "take the key", "look around"]
 TOKENS = [(4,), (6, 2, 9), (6, 5)]
@@ -292,7 +279,7 @@ def command_logprobs(lm, turn, normalisation):
 def test_twosome(normalisation, normalise):
     model = hand.tiny_model("own")
     runs = with_choices(model, hand.trajectories(model, PLAYS))
-    config = configs.TWOSOME(
+    config = twosome.TWOSOME(
         gamma=0.9, lam=0.7, normalisation=normalisation, normalise=normalise, bootstrap=True, minibatches=1,
         target_kl=0.0, **OPEN,
     )  # fmt: skip
@@ -328,7 +315,6 @@ def test_twosome(normalisation, normalise):
 
 
 # ---- over groups
-# -----------------------------------------------------------------------------------------------------
 
 
 def check_group_method(algorithm, config, advantages_of, plays=GROUPS, prepare=lambda runs: None):
@@ -370,12 +356,12 @@ def whole_episodes(result, rewards):
 @pytest.mark.parametrize("std", [True, False])
 def test_grpo(std, kl_in):
     scored = lambda rewards: whole_episodes(formulas.normalised([sum(row) for row in rewards], OWNERS, std), rewards)
-    check_group_method(grpo, configs.GRPO(std=std, kl_in=kl_in, **GROUP), scored)
+    check_group_method(grpo, grpo.GRPO(std=std, kl_in=kl_in, **GROUP), scored)
 
 
 def test_dr_grpo():
     """No deviation, and the sum of a row's losses over a constant in place of its length."""
-    config = configs.GRPO(std=False, aggregation="seq-sum-constant", constant=7.0, **GROUP)
+    config = grpo.GRPO(std=False, aggregation="seq-sum-constant", constant=7.0, **GROUP)
     scored = lambda rewards: whole_episodes(formulas.normalised([sum(row) for row in rewards], OWNERS, False), rewards)
     check_group_method(grpo, config, scored)
 
@@ -383,20 +369,20 @@ def test_dr_grpo():
 @pytest.mark.parametrize("std", [True, False])
 def test_grpo_turn_by_turn(std):
     mode = "grpo_std" if std else "grpo_mean"
-    config = configs.GRPO(std=std, per_turn=True, gamma=0.8, **GROUP)
+    config = grpo.GRPO(std=std, per_turn=True, gamma=0.8, **GROUP)
     check_group_method(grpo, config, lambda rewards: formulas.per_turn(rewards, OWNERS, 0.8, mode))
 
 
 @pytest.mark.parametrize("kl_in", ["loss", "reward"])
 def test_rloo(kl_in):
     scored = lambda rewards: whole_episodes(formulas.leave_one_out([sum(row) for row in rewards], OWNERS), rewards)
-    check_group_method(rloo, configs.RLOO(kl_in=kl_in, **GROUP), scored)
+    check_group_method(rloo, rloo.RLOO(kl_in=kl_in, **GROUP), scored)
 
 
 def test_rloo_leaves_out_a_group_of_one():
     """A group that faults reduced to one episode does not change the gradient."""
     model = hand.tiny_model(reference=True)
-    config = configs.RLOO(**GROUP)
+    config = rloo.RLOO(**GROUP)
     lone = Play([[9, 2], [4]], [5.0, -3.0], "ab", 2, 0)
     expected, _ = updated(rloo, model, hand.trajectories(model, GROUPS), config)
     model = hand.tiny_model(reference=True)
@@ -405,7 +391,7 @@ def test_rloo_leaves_out_a_group_of_one():
 
 
 def test_rloo_turn_by_turn():
-    config = configs.RLOO(per_turn=True, gamma=0.8, **GROUP)
+    config = rloo.RLOO(per_turn=True, gamma=0.8, **GROUP)
     check_group_method(rloo, config, lambda rewards: formulas.per_turn(rewards, OWNERS, 0.8, "rloo"))
 
 
@@ -414,7 +400,7 @@ def test_rloo_turn_by_turn():
 @pytest.mark.parametrize("over_rows", [True, False])
 def test_gigpo(std, over_rows, kl_in):
     anchors = [list(play.seen) for play in GROUPS]
-    config = configs.GiGPO(gamma=0.6, omega=1.7, std=std, over_rows=over_rows, kl_in=kl_in, **GROUP)
+    config = gigpo.GiGPO(gamma=0.6, omega=1.7, std=std, over_rows=over_rows, kl_in=kl_in, **GROUP)
     scored = lambda rewards: formulas.group_in_group(rewards, anchors, OWNERS, 0.6, 1.7, std, over_rows)[2]
     check_group_method(gigpo, config, scored)
 
@@ -422,7 +408,7 @@ def test_gigpo(std, over_rows, kl_in):
 def test_gigpo_logs_the_share_of_turns_whose_anchor_occurs_again_in_their_group():
     """In the first group 6 of 7 turns share 'a' or 'b', in the second 4 of 5 share 'a'."""
     model = hand.tiny_model(reference=True)
-    config = configs.GiGPO(**GROUP)
+    config = gigpo.GiGPO(**GROUP)
     runs = hand.trajectories(model, GROUPS)
     generator = torch.Generator().manual_seed(0)
     log = gigpo.update(UpdateInput(model, Optimisers(model, config), runs, config, generator, (), step=0))
@@ -433,7 +419,7 @@ def test_gigpo_logs_the_share_of_turns_whose_anchor_occurs_again_in_their_group(
 @pytest.mark.parametrize("std", [True, False])
 @pytest.mark.parametrize("history", [0, 1, 3])
 def test_hgpo(history, std, kl_in):
-    config = configs.HGPO(gamma=0.6, history=history, alpha=1.7, std=std, kl_in=kl_in, **GROUP)
+    config = hgpo.HGPO(gamma=0.6, history=history, alpha=1.7, std=std, kl_in=kl_in, **GROUP)
     scored = lambda rewards: formulas.hierarchy_of_groups(rewards, PASTS, OWNERS, 0.6, history, 1.7, std)
     check_group_method(hgpo, config, scored, PAST_GROUPS)
 
@@ -461,7 +447,7 @@ def in_a_graph(runs):
 @pytest.mark.parametrize("merge", [True, False])
 @pytest.mark.parametrize("std", [True, False])
 def test_graphgpo(std, merge, episode, graph):
-    config = configs.GraphGPO(
+    config = graphgpo.GraphGPO(
         decay=0.4, episode_weight=episode, graph_weight=graph, merge=merge, std=std, kl_in="reward", **GROUP
     )
     transitions = [
@@ -476,13 +462,13 @@ def test_graphgpo(std, merge, episode, graph):
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("std", [True, False])
 def test_gagpo(std, whole, ratio):
-    config = configs.GAGPO(gamma=0.6, lam=0.8, std=std, whole=whole, ratio=ratio, kl_in="reward", **GROUP)
+    config = gagpo.GAGPO(gamma=0.6, lam=0.8, std=std, whole=whole, ratio=ratio, kl_in="reward", **GROUP)
     scored = lambda rewards: formulas.grouped_temporal(rewards, PASTS, OWNERS, 0.6, 0.8, std)
     check_group_method(gagpo, config, scored, PAST_GROUPS)
 
 
 def test_the_ratio_of_a_reply_in_micro_batches():
-    config = configs.GAGPO(gamma=0.6, lam=0.8, micro_rows=2, **GROUP)
+    config = gagpo.GAGPO(gamma=0.6, lam=0.8, micro_rows=2, **GROUP)
     scored = lambda rewards: formulas.grouped_temporal(rewards, PASTS, OWNERS, 0.6, 0.8, True)
     check_group_method(gagpo, config, scored, PAST_GROUPS)
 
@@ -497,9 +483,7 @@ def test_spa(std, whole, micro_rows):
     for k, turn in enumerate(hand.turns(runs)):
         turn.fault = "invalid" if k % 3 == 1 else ""
     behind = hand.frozen_copy(model.reference.frozen)
-    config = configs.SPA(
-        gamma=0.8, contribution=1.3, grounding=0.4, std=std, whole=whole, micro_rows=micro_rows, **GROUP
-    )
+    config = spa.SPA(gamma=0.8, contribution=1.3, grounding=0.4, std=std, whole=whole, micro_rows=micro_rows, **GROUP)
 
     def contribution(turn):
         """What the critic makes of the last token of a reply."""
@@ -525,14 +509,13 @@ def test_spa(std, whole, micro_rows):
 def test_spa_trains_the_estimator_alone_while_it_warms_up():
     model = hand.tiny_model("own", reference=True)
     runs = hand.trajectories(model, GROUPS)
-    config = configs.SPA(estimator_warmup=1, **GROUP)
+    config = spa.SPA(estimator_warmup=1, **GROUP)
     for step, learns in ((0, False), (1, True)):
         actor, estimator = updated(spa, model, runs, config, step=step)
         assert estimator.norm() > 0 and bool(actor.norm() > 0) == learns
 
 
 # ---- on demonstrations
-# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("last_only", [False, True])
@@ -541,7 +524,7 @@ def test_sft(last_only, micro_rows):
     """The mean over the assistant's tokens and the token that ends each message; nothing else is
     learnt."""
     tokenizer = tiny_tokenizer()
-    model = Model(hand.tiny_lm(vocabulary=len(tokenizer)), tokenizer, configs.ModelConfig("tiny", critic="none"))
+    model = Model(hand.tiny_lm(vocabulary=len(tokenizer)), tokenizer, ModelConfig("tiny", critic="none"))
     talks = [[("look", "go to fridge 1"), ("a fridge 1", "open fridge 1")], [("north", "take apple 1 from fridge 1")]]
     spell = lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
     end = tokenizer.eos_token_id
@@ -561,7 +544,7 @@ def test_sft(last_only, micro_rows):
         list(chain(*([{"role": "user", "content": u}, {"role": "assistant", "content": a}] for u, a in talk)))
         for talk in talks
     ]
-    config = configs.SFTConfig(rows=2, micro_rows=micro_rows, last_only=last_only, max_grad_norm=1e9)
+    config = sft.SFTConfig(rows=2, micro_rows=micro_rows, last_only=last_only, max_grad_norm=1e9)
     template = Template(tokenizer, [end])
     (log,) = sft.FineTuning(model, messages, template, config, torch.Generator().manual_seed(0)).run()
     hand.agree(hand.left_by(model.actor_parameters()), expected)

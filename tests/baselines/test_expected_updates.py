@@ -16,22 +16,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import grpo, poad, ppo, rloo  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.turn_credit import sdar  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.batch import ADVISED  # noqa: E402
-from baselines.collection.actor import Actor  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.studies import tiny_model  # noqa: E402
-from envsuite import registry  # noqa: E402
-from harness.prompting.prompting import Prompting  # noqa: E402
-from harness.rollout.executors import LocalExecutor  # noqa: E402
-from harness.rollout.loop import rollout  # noqa: E402
-from harness.types import episode  # noqa: E402
-from tests import toys  # noqa: E402
-from tests.baselines import hand_made as hand  # noqa: E402
+from baselines import recipe as recipes
+from baselines.algorithms import grpo, poad, ppo, rloo
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.turn_credit import sdar
+from baselines.algorithms.update import UpdateInput
+from baselines.batch import ADVISED
+from baselines.collection.actor import Actor
+from baselines.networks.model import Model, ModelConfig
+from baselines.studies import tiny_model
+from envsuite import registry
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
+from harness.types import episode
+from tests import toys
+from tests.baselines import hand_made as hand
 
 PROMPTING = Prompting("bare", False, 1, admissible="none")
 GAMES, ATTEMPTS = 4, 60

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-from baselines.studies import contrasts, curves, factorial, run
+from baselines import recipe as recipes
+from baselines.studies import curves, factorial, run, starts
 from envsuite.errors import DataError, UsageError
 from harness.suites import training_studies
 
@@ -62,15 +64,6 @@ def test_cells_take_settings_from_their_levels_then_from_rules_and_name_their_le
     assert list(training_studies.seeds(PLAN)) == [7, 8]
 
 
-def test_a_plan_of_one_setting_has_a_cell_for_each_of_its_values():
-    plan = {"vary": "algorithm", "variants": ["poad", "ntpo"], "seeds": 2, "set": {"updates": "1"}}
-    assert [cell.settings for cell in training_studies.cells(plan)] == [
-        {"updates": "1", "algorithm": "poad"},
-        {"updates": "1", "algorithm": "ntpo"},
-    ]
-    assert list(training_studies.seeds(plan)) == [0, 1]
-
-
 def test_starts_are_the_units_of_a_mean_and_pairs_share_start_and_seed():
     values = {("a", 0): 0.2, ("a", 1): 0.4, ("b", 0): 0.9}
     interval = factorial.over_starts(values)
@@ -87,30 +80,6 @@ def test_starts_are_the_units_of_a_mean_and_pairs_share_start_and_seed():
 
 def test_the_final_value_is_the_mean_of_the_last_updates():
     assert factorial.final(record("x", 0, [0.0] * 5 + [0.2, 0.4, 0.6, 0.8, 1.0])) == pytest.approx(0.6)
-
-
-def test_differences_of_a_plain_study_pair_seeds_and_widen_with_their_number():
-    first = [record("x", seed, [value]) for seed, value in ((0, 0.5), (1, 0.9), (2, 0.7), (5, 1.0))]
-    second = [record("y", seed, [value]) for seed, value in ((2, 0.4), (1, 0.7), (0, 0.4))]
-    result = contrasts.contrast(first, second, 2)  # differences 0.1, 0.2 and 0.3; seed 5 has no partner
-    assert result is not None and result.area.n == 3 and result.area.value == pytest.approx(0.2)
-    assert result.area.high - 0.2 == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-5)
-    assert result.area_of_all.high - 0.2 == pytest.approx(6.205347 * 0.1 / math.sqrt(3), rel=1e-5)  # 97.5 %
-    assert contrasts.contrast(first[3:], second, 2) is None
-
-
-def test_the_page_of_a_plain_study_has_a_row_for_each_pair_that_was_run(tmp_path):
-    plan = {"recipe": "demo", "vary": "algorithm", "variants": ["poad", "ntpo", "ppo"], "seeds": 2, "set": {}}
-    pairs = [["poad", "ntpo"], ["ppo", "ntpo"]]
-    (tmp_path / "plan.json").write_text(json.dumps({**plan, "pairs": pairs}))
-    for value, success in (("poad", 0.5), ("ntpo", 0.3)):
-        for seed in (0, 1):
-            training_studies.append(tmp_path / "runs.jsonl", record(value, seed, [success + seed / 10] * 6))
-    text = curves.rendered(tmp_path)["README.md"]
-    assert "| poad - ntpo | 2 | +0.20 (+0.20 to +0.20) |" in text and "all 2 differences at once" in text
-    assert "| ppo - ntpo |" not in text
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    assert "Differences" not in curves.rendered(tmp_path)["README.md"]
 
 
 def test_names_of_many_curves_are_beside_the_picture():
@@ -131,10 +100,19 @@ def test_a_page_has_a_picture_and_tables_for_every_section_with_runs(tmp_path):
     assert set(files) == {"README.md", "curves-near.svg"}
     assert "6 of 16 runs of the plan were run.\n\n## near\n\ntoy. Success" in text and "## far\n\nNot run yet." in text
     assert "| poad | 3 | 2 | 0.60 | 0.62 (0.00 to 1.00) |" in text and "| 48 in 6 updates | 3 |" in text
-    assert "| poad - ntpo | 3 | +0.20 (+0.20 to +0.20) |" in text
+    assert "| poad - ntpo | 3 | +0.20 (+0.20 to +0.20) |" in text and "over pairs" in text
     (tmp_path / "other" / "study").mkdir(parents=True)
     (tmp_path / "other" / "study" / "plan.json").write_text(json.dumps(PLAN))
     assert "`task, start, method`: near, far x a, b x poad, ntpo | not run (16)" in curves.index(tmp_path / "other")
+
+
+def test_differences_without_starts_are_simultaneous():
+    first = {(str(seed), seed): record("x", seed, [value]) for seed, value in ((0, 0.5), (1, 0.9), (2, 0.7), (5, 1.0))}
+    second = {(str(seed), seed): record("y", seed, [value]) for seed, value in ((2, 0.4), (1, 0.7), (0, 0.4))}
+    result = factorial.difference(first, second, factorial.area, 2)  # differences 0.1, 0.2 and 0.3; 5 has no partner
+    assert result is not None and result.over_pairs.n == 3 and result.over_starts.value == pytest.approx(0.2)
+    assert result.over_starts.high - 0.2 == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-5)
+    assert result.over_pairs.high - 0.2 == pytest.approx(6.205347 * 0.1 / math.sqrt(3), rel=1e-5)  # 97.5 %
 
 
 def test_updates_that_only_warm_the_critic_have_neither_entropy_nor_policy_steps(tmp_path):
@@ -211,27 +189,22 @@ def test_a_plan_that_contradicts_itself_is_refused_before_anything_runs(change, 
     assert message in str(error.value)
 
 
-def test_a_pair_of_a_plan_of_one_setting_names_two_of_its_values(tmp_path):
-    plan = {"recipe": "demo", "vary": "updates", "variants": ["1", "2"], "seeds": 1, "set": {}, "pairs": [["2", "3"]]}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(DataError, match="of 'pairs' is not two of 1, 2"):
-        training_studies.plan_of(tmp_path)
-
-
-def test_vary_keeps_what_only_a_plan_can_say(tmp_path):
-    plan = {"recipe": "demo", "vary": "updates", "variants": ["1", "2"], "seeds": 1, "set": {}, "pairs": [["2", "1"]]}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(UsageError, match="has pairs, which --vary would remove"):
-        run._main(["demo", "--vary", "updates=1,2", "-o", str(tmp_path)])
-    assert json.loads((tmp_path / "plan.json").read_text()) == plan
-
-
-def test_a_command_without_a_study_of_its_own_is_refused(tmp_path):
-    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
-    for words, message in (
-        ([str(tmp_path), str(tmp_path / "typo")], "typo is no folder with a plan"),
-        (["demo", "--vary", "updates=1,2", "-o", str(tmp_path)], "holds the study of task, start, method with demo"),
-        (["demo", "--vary", "updates=1,2", "--seeds", "0"], "--seeds cannot be 0"),
-    ):
+def test_a_folder_without_a_plan_is_refused(tmp_path):
+    for word, message in ((tmp_path / "typo", "typo is no folder with a plan"), (tmp_path, "No folder holds a plan")):
         with pytest.raises(UsageError, match=message):
-            run._main(words)
+            run._main([str(word)])
+
+
+def test_every_start_of_a_plan_or_a_recipe_is_described():
+    """A model in `models` or `runs` is not shipped: studies must be able to make it."""
+    folders = sorted((Path(__file__).parents[2] / "leaderboards" / "training").glob("*/plan.json"))
+    assert folders
+    for path in folders:
+        plan = training_studies.plan_of(path.parent)
+        for cell in training_studies.cells(plan):
+            name = recipes.load(recipes.find(plan["recipe"]), cell.settings).model.name
+            assert name in starts.STARTS, f"{path}: {name}"
+    for start in starts.STARTS.values():
+        if "recipe" in start:
+            recipe = recipes.load(recipes.find(start["recipe"]), start.get("set"))
+            assert recipe.model.name in starts.STARTS and recipe.algorithm == "sft"

@@ -9,15 +9,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.networks.fused_lora import FusedLinear  # noqa: E402
-from baselines.networks.lora import continued  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import DataError, UsageError  # noqa: E402
-from harness.policies import hf  # noqa: E402
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines.networks.fused_lora import FusedLinear
+from baselines.networks.lora import continued
+from baselines.networks.model import Model, ModelConfig
+from baselines.train import TrainingRun
+from envsuite.errors import DataError, UsageError
+from harness.policies import hf
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 TRAIN = {"learning_rate": 3e-3, "epochs": 2, "rows": 2, "save_every": 3}
 

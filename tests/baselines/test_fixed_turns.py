@@ -6,14 +6,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.collection import fixed_turns  # noqa: E402
-from baselines.studies import tiny_model  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from harness.rollout.executors import LocalExecutor  # noqa: E402
-from harness.rollout.loop import rollout  # noqa: E402
-from tests import toys  # noqa: E402, F401
+from baselines import recipe as recipes
+from baselines.collection import fixed_turns
+from baselines.studies import tiny_model
+from baselines.train import TrainingRun
+from envsuite.errors import UsageError
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
+from tests import toys  # noqa: F401
 
 EPISODES, TURNS = 4, 3
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from baselines.math import estimators, losses
+from baselines.math import advantages, estimators, losses
 from baselines.networks.logprobs import token_logprobs
 from baselines.networks.model import actor_logprobs
 from baselines.networks.prefix_sharing import distinct_rows
@@ -189,7 +189,7 @@ def test_masked_gae_skips_the_environments_text(golden):
             mask, p["gamma"], p["lam"], 1.0, 1.0,
         )  # fmt: skip
         close(got, e["advantages_raw_masked"])
-        close(estimators.whiten(got, mask), e["advantages_whitened_masked"])
+        close(advantages.whiten(got, mask), e["advantages_whitened_masked"])
     assert left_out == (["prompt_width_quirk", "response_overflow"] if golden.reference else [])
 
 
@@ -199,25 +199,25 @@ def test_group_advantages(golden, name):
     for case in cases:
         i, p, e = case["inputs"], case.get("params", {}), case["expected"]
         if "turn_rewards" in i:
-            got = [estimators.returns_to_go(row, p["gamma"]) for row in i["turn_rewards"]]
+            got = [advantages.returns_to_go(row, p["gamma"]) for row in i["turn_rewards"]]
             ragged(got, e["returns_to_go"])
             if p["mode"] == "rloo" and "turn_advantages" not in e:
                 left_out.append(case["name"])  # returns alone
                 continue
-            ragged(estimators.per_turn(i["turn_rewards"], i["groups"], p["gamma"], p["mode"]), e["turn_advantages"])
+            ragged(advantages.per_turn(i["turn_rewards"], i["groups"], p["gamma"], p["mode"]), e["turn_advantages"])
             continue
         scores = T(i["token_level_rewards"]).sum(-1)
         if name == "grpo":
-            close(estimators.group_normalised(scores, i["groups"]), e["scalar_advantage"]["with_std"])
+            close(advantages.group_normalised(scores, i["groups"]), e["scalar_advantage"]["with_std"])
             close(
-                estimators.group_normalised(scores, i["groups"], std=False),
+                advantages.group_normalised(scores, i["groups"], std=False),
                 e["scalar_advantage"]["no_std_dr_grpo"],
             )
-        elif min(map(len, estimators.members(i["groups"]))) < 2:
+        elif min(map(len, advantages.members(i["groups"]))) < 2:
             with pytest.raises(ValueError, match="two or more"):
-                estimators.leave_one_out(scores, i["groups"])
+                advantages.leave_one_out(scores, i["groups"])
         else:
-            close(estimators.leave_one_out(scores, i["groups"]), e["scalar_advantage_loop"])
+            close(advantages.leave_one_out(scores, i["groups"]), e["scalar_advantage_loop"])
     assert left_out == []
 
 
@@ -356,10 +356,10 @@ def test_normalisation_and_entropy(golden):
         seen = (
             x != 0 if kind == "population" else torch.ones_like(x, dtype=torch.bool)
         )  # zeros are masked here, scaled there
-        close(estimators.standardise(x, seen, kind), y * seen)
+        close(advantages.standardise(x, seen, kind), y * seen)
     case = result["verl_masked_whiten"]
     x, mask = T(case["inputs"]["x"]), torch.tensor(case["inputs"]["mask"], dtype=torch.bool)
-    close(estimators.whiten(x, mask), np.array(case["expected"]["y"]) * mask.numpy())
+    close(advantages.whiten(x, mask), np.array(case["expected"]["y"]) * mask.numpy())
     close(entropy_of(T(result["entropy"]["inputs"]["logits"])), result["entropy"]["expected"]["entropy"])
     case = result["entropy"]
     mean = losses.aggregate(entropy_of(T(case["inputs"]["logits"])), T(case["inputs"]["mask"]))
@@ -415,7 +415,7 @@ def test_token_ppo_end_to_end(golden):
         ragged(got, e["advantages"])
         flat = lambda rows: T([x for row in rows for x in row])
         mask = torch.ones(len(flat(got)), dtype=torch.bool)
-        advantage = estimators.whiten(flat(got), mask)
+        advantage = advantages.whiten(flat(got), mask)
         close(advantage, e["whitened_flat"])
         surrogate, _ = losses.clipped_surrogate(
             flat(i["new_logprobs"]), flat(i["old_logprobs"]), advantage, p["clip"], p["clip"]

@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines.math import estimators  # noqa: E402
-from tests.baselines.test_golden_algorithms import T, close, golden  # noqa: E402, F401
+from baselines.math import estimators
+from tests.baselines.test_golden_algorithms import T, close, golden  # noqa: F401
 
 
 class Tokens:

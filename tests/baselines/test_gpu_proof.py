@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from benchmarks import gpu_proof, timed_page  # noqa: E402
-from benchmarks.gpu_proof import Proof  # noqa: E402
-from tests.forking import ROOT  # noqa: E402
+from benchmarks import gpu_proof, timed_page
+from benchmarks.gpu_proof import Proof
+from tests.forking import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -6,16 +6,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import configs  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.batch import collate  # noqa: E402
-from baselines.math import estimators, losses  # noqa: E402
-from envsuite.types import Task  # noqa: E402
-from harness.types import Episode, Reply, Trajectory, Turn  # noqa: E402
-from tests.baselines import hand_made as hand  # noqa: E402
-from tests.baselines.hand_made import Play  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.turn_credit import gagpo, graphgpo, hgpo, spa
+from baselines.algorithms.update import UpdateInput
+from baselines.batch import collate
+from baselines.math import estimators, losses
+from envsuite.types import Task
+from harness.types import Episode, Reply, Trajectory, Turn
+from tests.baselines import hand_made as hand
+from tests.baselines.hand_made import Play
 
 GAME = ["game"] * 3
 
@@ -24,7 +23,7 @@ def test_hgpo_weighs_levels_of_shared_history_by_their_length():
     """Turns 1 of the first two episodes share "ab", that of the third only "b"."""
     states = [["a", "b"], ["a", "b"], ["c", "b"]]
     rewards = [[0.0, 4.0], [0.0, 2.0], [0.0, 0.0]]
-    config = configs.HGPO(gamma=0.5, history=1, alpha=1.0, std=False)
+    config = hgpo.HGPO(gamma=0.5, history=1, alpha=1.0, std=False)
     result = hgpo.advantages(rewards, states, GAME, config)
     # "a": returns 2 and 1; "c" is alone. "b": returns 4, 2, 0; "ab": 4 and 2, which weighs twice.
     assert result[0] == pytest.approx([0.5, (2.0 + 2 * 1.0) / 3])
@@ -36,18 +35,17 @@ def test_hgpo_without_history_is_the_step_advantage_of_gigpo():
     states = [["a", "b", "a"], ["a", "c"], ["b", "b"]]
     rewards = [[0.1, 0.7, 1.0], [0.4, -0.3], [0.0, 0.2]]
     expected = estimators.gigpo(rewards, states, GAME, gamma=0.7)[1]
-    result = hgpo.advantages(rewards, states, GAME, configs.HGPO(gamma=0.7, history=0))
+    result = hgpo.advantages(rewards, states, GAME, hgpo.HGPO(gamma=0.7, history=0))
     assert result == [pytest.approx(row) for row in expected]
 
 
 def test_hgpo_compares_only_turns_of_one_group():
     states, rewards = [["a"], ["a"], ["a"]], [[1.0], [0.0], [5.0]]
-    result = hgpo.advantages(rewards, states, ["one", "one", "other"], configs.HGPO(std=False))
+    result = hgpo.advantages(rewards, states, ["one", "one", "other"], hgpo.HGPO(std=False))
     assert result == [[0.5], [-0.5], [0.0]]
 
 
 # ---- GraphGPO
-# ---------------------------------------------------------------------------------------------------
 
 WALKS = [
     [("a", ("go",), "b"), ("b", ("open",), None)],  # won
@@ -71,7 +69,7 @@ def test_distances_count_transitions_to_the_goal():
 
 
 def test_graphgpo_prefers_steps_towards_the_goal_also_in_lost_episodes():
-    config = configs.GraphGPO(decay=0.5, episode_weight=0.0, std=False)
+    config = graphgpo.GraphGPO(decay=0.5, episode_weight=0.0, std=False)
     result = graphgpo.advantages(SCORES, WALKS, GAME, config)
     # Next states at distance 0, 1, 2 and (unknown) 3 pay 5, 2.5, 1.25 and 0.625.
     assert result[0] == pytest.approx([2.5 - 2.1875, 5 - 2.8125])
@@ -96,12 +94,12 @@ def test_states_with_commands_tell_apart_what_an_equal_text_hides():
 def test_graphgpo_without_a_won_episode_is_grpo():
     lost = [WALKS[1], WALKS[2]]
     rewards = [[0.0, 0.3], [0.1, 0.0]]
-    result = graphgpo.advantages(rewards, lost, GAME[:2], configs.GraphGPO(std=False))
+    result = graphgpo.advantages(rewards, lost, GAME[:2], graphgpo.GraphGPO(std=False))
     assert [x for row in result for x in row] == pytest.approx([0.1, 0.1, -0.1, -0.1])
 
 
 def test_salt_makes_steps_neutral_that_won_and_lost_episodes_share():
-    config = configs.GraphGPO(graph_weight=0.0, merge=True, std=False)
+    config = graphgpo.GraphGPO(graph_weight=0.0, merge=True, std=False)
     result = graphgpo.advantages(SCORES, WALKS, GAME, config)
     assert result[0] == pytest.approx([0.0, 2 / 3])  # "go" from a to b occurs in all three
     assert result[1] == pytest.approx([-1 / 3, 0.0])
@@ -109,12 +107,11 @@ def test_salt_makes_steps_neutral_that_won_and_lost_episodes_share():
 
 
 # ---- GAGPO
-# ------------------------------------------------------------------------------------------------------
 
 
 def test_gagpo_passes_the_outcome_back_through_values_of_equal_states():
     states, rewards = [["a", "b"], ["a", "b"], ["a"]], [[0.0, 1.0], [0.0, 0.0], [0.5]]
-    config = configs.GAGPO(gamma=0.5, lam=0.5, std=False)
+    config = gagpo.GAGPO(gamma=0.5, lam=0.5, std=False)
     # V(a) = (0.5 + 0 + 0.5) / 3 and V(b) = (1 + 0) / 2; the advantages of the group sum to 0.
     result = gagpo.advantages(rewards, states, GAME, config)
     assert result[0] == pytest.approx([-1 / 12 + 0.25 * 0.5, 0.5])
@@ -124,7 +121,7 @@ def test_gagpo_passes_the_outcome_back_through_values_of_equal_states():
 
 def test_gagpo_normalises_each_group_by_itself():
     states, rewards = [["a"], ["a"], ["a"], ["a"]], [[1.0], [0.0], [10.0], [30.0]]
-    result = gagpo.advantages(rewards, states, ["x", "x", "y", "y"], configs.GAGPO())
+    result = gagpo.advantages(rewards, states, ["x", "x", "y", "y"], gagpo.GAGPO())
     root = 0.5**0.5
     assert [x for row in result for x in row] == pytest.approx([root, -root, -root, root], abs=1e-5)
 
@@ -138,7 +135,6 @@ def test_the_ratio_of_a_turn_is_the_geometric_mean_of_its_tokens():
 
 
 # ---- SPA
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_spa_fits_contributions_that_sum_to_the_outcome():
@@ -147,7 +143,7 @@ def test_spa_fits_contributions_that_sum_to_the_outcome():
     model = hand.tiny_model("own")
     plays = [Play([[4, 6], [5, 1]], [0.0, 1.0]), Play([[9], [2, 10], [7]], [0.0, 0.0, 0.0], attempt=1)]
     runs = hand.trajectories(model, plays)
-    config = configs.SPA(group_size=2, kl_coef=0.0, critic_learning_rate=0.02, estimator_epochs=60)
+    config = spa.SPA(group_size=2, kl_coef=0.0, critic_learning_rate=0.02, estimator_epochs=60)
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator())
     ends = spa.reply_ends(collate(runs))
     outcomes = torch.tensor([1.0, 0.0])
@@ -161,7 +157,7 @@ def test_spa_pays_contributions_and_grounded_turns():
     runs = hand.trajectories(model, [Play([[4], [5]], [0.0, 1.0]), Play([[9]], [0.5], attempt=1)])
     runs[0].turns[0].fault = "invalid"
     ends = spa.reply_ends(collate(runs))
-    config = configs.SPA(contribution=2.0, grounding=0.5)
+    config = spa.SPA(contribution=2.0, grounding=0.5)
     rewards = [[-0.1, 1.0], [0.5]]  # the first turn has a KL penalty of 0.1
     result = spa.redistribute(runs, rewards, ends, torch.tensor([0.3, 0.4, -0.2]), config)
     assert result[0] == pytest.approx([0.6 - 0.1, 0.8 + 0.5])

@@ -3,12 +3,12 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-from torch._dynamo.utils import counters  # noqa: E402
+from torch._dynamo.utils import counters
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from envsuite.errors import DataError, UsageError  # noqa: E402
-from tests.baselines.test_training import made  # noqa: E402
+from baselines import recipe as recipes
+from baselines.networks.model import Model, ModelConfig
+from envsuite.errors import DataError, UsageError
+from tests.baselines.test_training import made
 
 
 @pytest.fixture(scope="module")

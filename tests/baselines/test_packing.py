@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from baselines.networks import packing, prefix_sharing  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
+from baselines.networks import packing, prefix_sharing
+from baselines.networks.model import Model, ModelConfig
+from envsuite.errors import UsageError
 
 SIZES = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}

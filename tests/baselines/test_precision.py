@@ -6,14 +6,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.policy_step import Targets, learn  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.batch import collate  # noqa: E402
-from baselines.configs import GRPO, ModelConfig  # noqa: E402
-from baselines.networks.logprobs import token_logprobs  # noqa: E402
-from baselines.networks.model import Model  # noqa: E402
-from benchmarks.gpu_proof import episodes, qwen, with_logprobs  # noqa: E402
+from baselines.algorithms import grpo
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.policy_step import Targets, learn
+from baselines.algorithms.update import UpdateInput
+from baselines.batch import collate
+from baselines.networks.logprobs import token_logprobs
+from baselines.networks.model import Model
+from baselines.networks.settings import ModelConfig
+from benchmarks.gpu_proof import episodes, qwen, with_logprobs
 
 RATE, UPDATES = 1e-6, 50
 
@@ -47,7 +48,9 @@ def trained():
         model = actor(dtype)
         before = flat(model.actor_parameters())
         runs, batch = batch_of(model)
-        config = GRPO(learning_rate=RATE, kl_coef=0.0, max_grad_norm=1e9, clip_low=1.0, clip_high=1e3, adam_eps=1e-8)
+        config = grpo.GRPO(
+            learning_rate=RATE, kl_coef=0.0, max_grad_norm=1e9, clip_low=1.0, clip_high=1e3, adam_eps=1e-8
+        )
         inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator().manual_seed(0))
         advantages = torch.linspace(-1, 1, len(batch.episode))
         losses = [learn(inputs, batch, Targets(advantages))["policy_loss"] for _ in range(UPDATES)]

@@ -5,9 +5,9 @@ from typing import get_args
 
 import pytest
 
-from baselines import configs
-from baselines.configs import ranges
-from baselines.studies.curves import steps_to
+from baselines import ranges
+from baselines.algorithms import dual_gae, ppo
+from baselines.networks.settings import ModelConfig
 
 
 @pytest.mark.parametrize(
@@ -27,23 +27,14 @@ def test_ranges_hold_their_bounds(name, inside, outside):
 
 
 def test_shaped_rewards_have_the_learners_discount_where_tokens_are_not_discounted():
-    assert configs.DualGAE(gamma=0.9, gamma_token=1.0).shaping().gamma == 0.9
-    assert configs.DualGAE(gamma=0.9, gamma_token=0.99).shaping() is None
-    assert configs.PPO(gamma=0.9).shaping() is None and configs.PPO(gamma=0.9, level="turn").shaping().gamma == 0.9
+    assert dual_gae.DualGAE(gamma=0.9, gamma_token=1.0).shaping().gamma == 0.9
+    assert dual_gae.DualGAE(gamma=0.9, gamma_token=0.99).shaping() is None
+    assert ppo.PPO(gamma=0.9).shaping() is None and ppo.PPO(gamma=0.9, level="turn").shaping().gamma == 0.9
 
 
 def test_ratios_and_values_are_clipped_at_a_fifth_by_default():
-    config = configs.PPO()
+    config = ppo.PPO()
     assert (config.clip_low, config.clip_high, config.value_clip) == (0.2, 0.2, 0.2)
-
-
-@pytest.mark.parametrize(
-    ("success", "steps"),
-    [((0.0, 0.5, 0.5, 1.0), 30), ((0.5, 0.5), 20), ((0.9, 0.0, 0.9), math.inf), ((1.0,), math.inf)],
-)
-def test_the_steps_to_a_share_end_with_two_successive_updates_that_have_it_on_average(success, steps):
-    updates = [{"env_steps": 10 * (place + 1), "success": value} for place, value in enumerate(success)]
-    assert steps_to({"updates": updates}, 0.5) == steps
 
 
 @pytest.mark.parametrize(
@@ -59,7 +50,7 @@ def test_prompts_are_cached_where_they_share_a_beginning(history, choose, reuses
     from tests.lm.tiny import tiny_tokenizer
 
     tokenizer = tiny_tokenizer()
-    model = Model(tiny_lm(vocabulary=len(tokenizer)), tokenizer, configs.ModelConfig("tiny", critic="none"))
+    model = Model(tiny_lm(vocabulary=len(tokenizer)), tokenizer, ModelConfig("tiny", critic="none"))
     prompting = Prompting(grammar="bare", thinking=False, history=history, admissible="none")
     assert Actor(model, Acting(choose=choose), prompting, 1.0).policy.prefix_reuse is reuses
 

@@ -14,24 +14,24 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft", reason="peft is not installed")
 
-from baselines import cli  # noqa: E402
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.collection.tinker import TinkerDecoder  # noqa: E402
-from baselines.math.finite import NonFiniteLoss  # noqa: E402
-from baselines.networks.model import Model  # noqa: E402
-from baselines.networks.tinker import TinkerModel  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import DataError, MissingExtra, UsageError  # noqa: E402
-from envsuite.registry import register  # noqa: E402
-from envsuite.types import Outcome, Task  # noqa: E402
-from harness.lm.decode import Settings  # noqa: E402
-from tests.baselines import tinker_service  # noqa: E402
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import ROOT, recipe, write  # noqa: E402
-from tests.baselines.tinker_service import PROJECTIONS, Package, RetryableException  # noqa: E402
-from tests.toys import Signpost  # noqa: E402
+from baselines import cli
+from baselines import recipe as recipes
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateInput
+from baselines.collection.tinker import TinkerDecoder
+from baselines.math.losses import NonFiniteLoss
+from baselines.networks.model import Model
+from baselines.networks.tinker import TinkerModel
+from baselines.train import TrainingRun
+from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.registry import register
+from envsuite.types import Outcome, Task
+from harness.lm.decode import Settings
+from tests.baselines import tinker_service
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import ROOT, recipe, write
+from tests.baselines.tinker_service import PROJECTIONS, Package, RetryableException
+from tests.toys import Signpost
 
 LORA = {"lora_rank": 4, "lora_targets": ["attn", "mlp"]}
 SHORT = {"max_turns": 1, "eval_episodes": 1, "acting": {"max_tokens": 3}}
@@ -334,7 +334,7 @@ def test_one_line_names_the_missing_key_and_an_unknown_model(folder, service, mo
 
 
 @pytest.mark.parametrize(("package", "missing"), [(None, "needs the package 'tinker'"), (1, "needs a key")])
-def test_package_and_key_are_asked_for_before_torch_is_imported(folder, tmp_path, package, missing):
+def test_package_and_key_are_asked_for_before_transformers_is_imported(folder, tmp_path, package, missing):
     file = write(tmp_path / "x.toml", {**table(folder), "tasks": ["BabyAI-goto-v0"]})
     if package:
         (tmp_path / "tinker.py").write_text("raise AssertionError('imported')")
@@ -343,7 +343,7 @@ def test_package_and_key_are_asked_for_before_torch_is_imported(folder, tmp_path
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from baselines import cli\n"
         f"try: cli.main([{str(file)!r}, '-o', {str(tmp_path / 'run')!r}])\n"
-        "finally: assert 'torch' not in sys.modules"
+        "finally: assert 'transformers' not in sys.modules"
     )
     environment = {**os.environ, "HOME": str(tmp_path), "TINKER_API_KEY": "", "TINKER_CREDENTIAL_CMD": ""}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

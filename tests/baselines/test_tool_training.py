@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from baselines import configs
 from baselines.algorithms import sft
 from baselines.batch import collate
 from baselines.networks.model import Model
+from baselines.networks.settings import ModelConfig
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from envsuite.tools import ACT
@@ -193,13 +193,13 @@ def test_a_model_that_learned_a_call_plays_by_it_and_is_trained_on_its_tokens_al
     """
     tokenizer = tiny_tokenizer(HERMES)
     lm = tiny_model(len(tokenizer))
-    model = Model(lm, tokenizer, configs.ModelConfig("tiny", critic="none"))
+    model = Model(lm, tokenizer, ModelConfig("tiny", critic="none"))
     template = Template(tokenizer, {tokenizer.eos_token_id})
     prompting = Prompting("tools", thinking=False, admissible="none")
     game = [episode(registry.TASKS["Signpost-v0"], 0)]
     runs = rollout(make_policy("expert"), game, LocalExecutor(1, advice_kind="expert"))
     shown = list(demonstrations(runs, prompting))
-    config = configs.SFTConfig(epochs=30, rows=1, learning_rate=1e-2)
+    config = sft.SFTConfig(epochs=30, rows=1, learning_rate=1e-2)
     generator = torch.Generator().manual_seed(0)
     chats, tools = sft.conversations_of(shown), sft.tools_of(shown)
     steps = sft.FineTuning(model, chats, template, config, generator, tools).run()

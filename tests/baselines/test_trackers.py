@@ -7,14 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines import run_log  # noqa: E402
-from baselines.logging import trackers  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import MissingExtra  # noqa: E402
-from tests import toys  # noqa: E402, F401
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines import run_log
+from baselines.logging import trackers
+from baselines.train import TrainingRun
+from envsuite.errors import MissingExtra
+from tests import toys  # noqa: F401
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 
 @pytest.fixture(scope="module")

@@ -11,27 +11,27 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import cli, configs  # noqa: E402
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import actor_critic, grpo, poad, policy_step, ppo, rloo, twosome  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.batch import collate, token_rewards  # noqa: E402
-from baselines.collection.actor import Actor  # noqa: E402
-from baselines.collection.sampler import GameSampler  # noqa: E402
-from baselines.configs import UpdateConfig  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.studies import tiny_model  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite import registry  # noqa: E402
-from envsuite.errors import MissingData, UsageError  # noqa: E402
-from envsuite.types import Panel, StopReason  # noqa: E402
-from harness.evaluate import RunConfig  # noqa: E402
-from harness.prompting.prompting import Prompting  # noqa: E402
-from harness.rollout.executors import LocalExecutor  # noqa: E402
-from harness.rollout.loop import rollout  # noqa: E402
-from harness.types import episode  # noqa: E402
-from tests import toys  # noqa: E402, F401
+from baselines import cli
+from baselines import recipe as recipes
+from baselines.algorithms import actor_critic, grpo, module_of, poad, policy_step, ppo, rloo, twosome
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateConfig, UpdateInput
+from baselines.batch import collate
+from baselines.collection.actor import Actor
+from baselines.collection.sampler import GameSampler
+from baselines.episode_rows import token_rewards
+from baselines.networks.model import Model, ModelConfig
+from baselines.studies import tiny_model
+from baselines.train import TrainingRun
+from envsuite import registry
+from envsuite.errors import MissingData, UsageError
+from envsuite.types import Panel, StopReason
+from harness.evaluate import RunConfig
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
+from harness.types import episode
+from tests import toys  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMPTING = Prompting("bare", False, -1, admissible="none")
@@ -214,7 +214,7 @@ def test_a_recipe_with_a_fault_is_refused_by_name(table, message):
 def recipe(folder, algorithm, **changes):
     table = {
         "algorithm": algorithm,
-        "model": {"name": str(folder), "critic": "own" if configs.CONFIGS[algorithm].needs_critic else "none"},
+        "model": {"name": str(folder), "critic": "own" if module_of(algorithm).Config.needs_critic else "none"},
         "tasks": ["Signpost-v0"],
         "updates": 3,
         "episodes": 16,
@@ -269,7 +269,7 @@ def test_the_command_refuses_an_unknown_key_in_one_line(folder, tmp_path):
     path.write_text(f'algorithm = "grpo"\ntasks = ["Signpost-v0"]\n[model]\nname = "{folder}"\n')
     look = (
         "import atexit, sys; from baselines import cli\n"
-        "atexit.register(lambda: print('torch' in sys.modules))\n"
+        "atexit.register(lambda: print('transformers' in sys.modules))\n"
         "cli.main(sys.argv[1:])"
     )
     words = [str(path), "--module", "tests.toys"]
@@ -278,7 +278,7 @@ def test_the_command_refuses_an_unknown_key_in_one_line(folder, tmp_path):
     assert done.returncode == 2
     assert "Did you mean 'group_size'" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert done.stdout == "False\n", "refused before torch is imported"
+    assert done.stdout == "False\n", "refused before transformers is imported"
     with pytest.raises(SystemExit) as end:
         cli.main([*words, "--dry-run"])
     assert end.value.code == 0

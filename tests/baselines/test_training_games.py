@@ -6,15 +6,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.collection.sampler import GameSampler  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite import Task, register  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from envsuite.types import Panel  # noqa: E402
-from tests import toys  # noqa: E402, F401
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines.collection.sampler import GameSampler
+from baselines.train import TrainingRun
+from envsuite import Task, register
+from envsuite.errors import UsageError
+from envsuite.types import Panel
+from tests import toys  # noqa: F401
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 
 def twelve(**settings):

@@ -11,23 +11,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rich.console import Console  # noqa: E402
+from rich.console import Console
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.batch import collate, token_rewards, turn_rewards  # noqa: E402
-from baselines.configs import UpdateConfig  # noqa: E402
-from baselines.logging import checkpoints, progress  # noqa: E402
-from baselines.math.finite import NonFiniteLoss  # noqa: E402
-from baselines.microbatch import evaluate  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import DataError, UsageError  # noqa: E402
-from harness.cli import data  # noqa: E402
-from tests.baselines.test_training import made, play  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateConfig, UpdateInput
+from baselines.batch import collate, evaluate, turn_rewards
+from baselines.episode_rows import token_rewards
+from baselines.logging import checkpoints, progress
+from baselines.math.losses import NonFiniteLoss
+from baselines.networks.model import Model, ModelConfig
+from baselines.train import TrainingRun
+from envsuite.errors import DataError, UsageError
+from harness.cli import data
+from tests.baselines.test_training import made, play
+from tests.baselines.test_training_scale import recipe
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +92,7 @@ def test_a_critics_gradient_that_is_not_finite_changes_no_weight(model):
 def test_fine_tuning_stops_at_a_gradient_that_is_not_finite_and_names_the_step(model):
     template = play(model, count=1)[0].template
     chats = [[{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "north"}]] * 4
-    steps = sft.FineTuning(model, chats, template, sft.Config(rows=2), torch.Generator()).run()
+    steps = sft.FineTuning(model, chats, template, sft.SFTConfig(rows=2), torch.Generator()).run()
     next(steps)
     before = model.state()["lm"]
     model.actor_parameters()[0].register_hook(lambda gradient: gradient * math.inf)
@@ -254,7 +253,7 @@ def test_a_target_critic_gives_one_step_targets_and_follows(model):
     model.keep_target()
     batch = collate(runs)
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator())
-    values = evaluate(lambda rows: model.target_values(*rows[:3]), batch, 0, False)
+    values = evaluate(model, lambda rows: model.target_values(*rows[:3]), batch, 0)
     paid = token_rewards(batch, turn_rewards(runs))
     after = torch.cat([values[1:], values[:1]])
     last = torch.cat([batch.episode[1:] != batch.episode[:-1], torch.tensor([True])])
@@ -287,17 +286,3 @@ def test_progress_shows_what_is_worth_watching(terminal):
     assert "explained_variance 0.200" in text
     assert "games it trains on" in text
     assert ("1/4" in text) is terminal
-
-
-def test_a_checkpoint_older_than_a_setting_is_resumed_with_the_default_of_that_setting_alone(folder, tmp_path):
-    table = recipe(folder, updates=1)
-    TrainingRun(recipes.parse(table), tmp_path).train()
-    state = checkpoints.load(tmp_path / checkpoints.LATEST)
-    del state["recipe"]["backend"], state["recipe"]["model"]["packing"], state["recipe"]["knobs"]
-    checkpoints.save(tmp_path / checkpoints.LATEST, state)
-    resumed = TrainingRun(recipes.parse(table), tmp_path, resume=True)
-    assert resumed.update == 1
-    resumed.close()
-    other = {**table, "model": {**table["model"], "packing": True}}
-    with pytest.raises(UsageError, match=r"was trained with model = .*'packing': False"):
-        TrainingRun(recipes.parse(other), tmp_path, resume=True)

@@ -13,26 +13,26 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import cli, memory  # noqa: E402
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.distributed import collectives  # noqa: E402
-from baselines.logging import progress  # noqa: E402
-from baselines.math.finite import NonFiniteLoss  # noqa: E402
-from baselines.networks import prefix_sharing  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.studies import curves, run  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import DataError, UsageError  # noqa: E402
-from harness.demos import conversations  # noqa: E402
-from harness.evaluate import Execution  # noqa: E402
-from harness.policies import make_policy  # noqa: E402
-from harness.prompting.prompting import Prompting  # noqa: E402
-from harness.stats import intervals  # noqa: E402
-from harness.suites import training_studies  # noqa: E402
-from harness.types import Reply, Trajectory, Turn, episode  # noqa: E402
-from tests import toys  # noqa: E402, F401
-from tests.baselines.test_training import made  # noqa: E402
+from baselines import cli, memory
+from baselines import recipe as recipes
+from baselines.algorithms.optimisers import Optimisers
+from baselines.distributed import collectives
+from baselines.logging import progress
+from baselines.math.losses import NonFiniteLoss
+from baselines.networks import prefix_sharing
+from baselines.networks.model import Model, ModelConfig
+from baselines.studies import curves, run
+from baselines.train import TrainingRun
+from envsuite.errors import DataError, UsageError
+from harness.demos import conversations
+from harness.evaluate import Execution
+from harness.policies import make_policy
+from harness.prompting.prompting import Prompting
+from harness.stats import intervals
+from harness.suites import training_studies
+from harness.types import Reply, Trajectory, Turn, episode
+from tests import toys  # noqa: F401
+from tests.baselines.test_training import made
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -224,18 +224,6 @@ def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, variabl
         collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("words", "variables", "message"), REFUSED)
-def test_a_launchers_processes_are_refused(folder, tmp_path, words, variables, message):
-    path = write(tmp_path / "recipe.toml", recipe(folder))
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_machines", "1", "--dynamo_backend", "no"]
-    train = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o", tmp_path / "run"]
-    quiet = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([*launch, *words.split(), *train], cwd=ROOT, env=quiet, capture_output=True, text=True)
-    assert done.returncode and message in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
 def test_one_process_needs_no_launcher():
     assert (collectives.size(), collectives.first(), collectives.share([1, 2]), collectives.gather([3])) == (
         1,
@@ -309,24 +297,6 @@ def test_every_shipped_recipe_is_sound(path):
     assert all(registry.tasks(pattern) for pattern in result.tasks)
 
 
-def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder, tmp_path, capsys):
-    path = write(tmp_path / "toy.toml", recipe(folder))
-    words = [str(path), "--vary", "algorithm=poad,ntpo", "--module", "tests.toys", "-o", str(tmp_path / "study")]
-    run._main([*words, "--seeds", "1"])
-    runs = tmp_path / "study" / "runs.jsonl"
-    before = runs.read_text()
-    assert [(item["variant"], item["seed"]) for item in training_studies.read(runs)] == [("poad", 0), ("ntpo", 0)]
-    run._main([*words, "--seeds", "2", "--minutes", "1e-9"])
-    assert runs.read_text() == before
-    curves._main([str(tmp_path / "study")])
-    page = (tmp_path / "study" / "README.md").read_text()
-    assert "Not run: poad (seed 1), ntpo (seed 1)." in page
-    assert "| poad | 1 of 2 |" in page
-    assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
-    with pytest.raises(DataError, match="is not a study"):
-        curves.page(tmp_path)
-
-
 def test_labels_of_the_axis_end_inside_the_picture():
     run = {"updates": [{"env_steps": 10, "success": 0.2}, {"env_steps": 1_000_000, "success": 0.4}]}
     result = curves.picture({"poad": curves.curve([run])})
@@ -356,19 +326,28 @@ def test_the_committed_index_is_what_the_plans_and_records_give():
     assert (parent / "README.md").read_text() == curves.index(parent)
 
 
-def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(folder, tmp_path):
+def test_a_study_runs_what_is_missing_and_keeps_its_models(folder, tmp_path):
     path = write(tmp_path / "toy.toml", recipe(folder, updates=1))
-    plan = {"title": "Toys", "recipe": str(path), "vary": "algorithm", "variants": ["poad"], "seeds": 1, "set": {}}
-    (tmp_path / "studies" / "toys").mkdir(parents=True)
-    (tmp_path / "studies" / "toys" / "plan.json").write_text(json.dumps(plan))
+    methods = {"algorithm": {"poad": {"algorithm": "poad"}, "ntpo": {"algorithm": "ntpo"}}}
+    plan = {"title": "Toys", "recipe": str(path), "factors": methods, "compare": "algorithm", "seeds": 1, "set": {}}
+    study = tmp_path / "studies" / "toys"
+    study.mkdir(parents=True)
+    (study / "plan.json").write_text(json.dumps(plan))
     curves._main([str(tmp_path / "studies")])
-    assert "| poad | 0 of 1 | not run |" in (tmp_path / "studies" / "toys" / "README.md").read_text()
-    assert "not run (1)" in (tmp_path / "studies" / "README.md").read_text()
-    run._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys", "--keep", str(tmp_path / "kept")])
+    assert "Not run yet." in (study / "README.md").read_text()
+    assert "not run (2)" in (tmp_path / "studies" / "README.md").read_text()
+    run._main([str(study), "--module", "tests.toys", "--keep", str(tmp_path / "kept")])
+    stored = training_studies.read(study / "runs.jsonl")
+    assert [(item["variant"], item["seed"]) for item in stored] == [("poad", 0), ("ntpo", 0)]
     assert Model.load(ModelConfig(str(tmp_path / "kept" / "toys-poad-0"), critic="none")).actor_parameters()
-    assert "| 1 of 1 |" in curves.index(tmp_path / "studies")
-    with pytest.raises(UsageError, match=r"change plan\.json"):
-        run._main([str(tmp_path / "studies" / "toys"), "--seeds", "2"])
+    (study / "plan.json").write_text(json.dumps({**plan, "seeds": 2}))
+    run._main([str(study), "--minutes", "1e-9"])
+    assert training_studies.read(study / "runs.jsonl") == stored
+    curves._main([str(study)])
+    assert "2 of 4 runs of the plan were run." in (study / "README.md").read_text()
+    assert (study / "curves-all.svg").read_text().startswith("<svg")
+    with pytest.raises(DataError, match="is not a study"):
+        curves.rendered(tmp_path)
 
 
 def test_bands_are_students():

@@ -9,21 +9,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file
 
-from baselines import recipe as recipes  # noqa: E402
-from baselines.collection import server_gap, servers  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.studies import run as studies  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite import registry  # noqa: E402
-from envsuite.errors import DataError, MissingExtra, UsageError  # noqa: E402
-from harness.policies.hf import HFPolicy, end_tokens  # noqa: E402
-from harness.policies.tokens import TokensPolicy  # noqa: E402
-from harness.types import Prompt, Reply, Trajectory, Turn, episode  # noqa: E402
-from tests.api.generating import generating  # noqa: E402
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import recipe as recipes
+from baselines.collection import server_gap, servers
+from baselines.networks.model import Model, ModelConfig
+from baselines.train import TrainingRun
+from envsuite import registry
+from envsuite.errors import DataError, MissingExtra, UsageError
+from harness.policies.hf import HFPolicy, end_tokens
+from harness.policies.tokens import TokensPolicy
+from harness.types import Prompt, Reply, Trajectory, Turn, episode
+from tests.api.generating import generating
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 TALK = {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"}
 
@@ -318,15 +317,6 @@ def test_a_password_in_the_servers_address_is_in_no_file_of_the_run_and_in_no_me
         with pytest.raises(UsageError, match="gpu1") as caught:
             recipes.parse(table(folder, url))
         assert "pass-word" not in str(caught.value)
-
-
-def test_a_plan_of_a_study_stores_no_password(tmp_path, capsys):
-    words = ["demo", "--vary", "seed=1,2", "--set", "generation.base_url=http://user:pass-word@gpu1/v1"]
-    with pytest.raises(SystemExit) as done:
-        studies.main([*words, "-o", str(tmp_path / "study")])
-    message = capsys.readouterr().err
-    assert done.value.code == 2 and "'http://gpu1/v1' is given with a password" in message
-    assert "pass-word" not in message and not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,15 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from baselines import memory  # noqa: E402
-from baselines import recipe as recipes  # noqa: E402
-from baselines.distributed import collectives  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from tests.api.generating import generating  # noqa: E402
-from tests.baselines.test_training import made  # noqa: E402
-from tests.baselines.test_training_scale import recipe  # noqa: E402
+from baselines import memory
+from baselines import recipe as recipes
+from baselines.distributed import collectives
+from baselines.networks.model import Model, ModelConfig
+from baselines.train import TrainingRun
+from envsuite.errors import UsageError
+from tests.api.generating import generating
+from tests.baselines.test_training import made
+from tests.baselines.test_training_scale import recipe
 
 pytestmark = pytest.mark.timeout(1800)  # two processes train, on whatever else the machine does
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,8 +187,6 @@ def test_the_memory_estimate_is_what_a_process_holds(folder, runs):
     assert wholly["actor's weights"] == 2 * parts["actor's weights"]
     if name == "lora":  # of "poad" the estimate counts the critic's moments too
         assert sum(held["moments"] for held in both) / 2 == parts["optimisers' moments"]
-    assert parts["gathered to play"] == wholly["actor's weights"] / 2
-    assert 0 < parts["gathered to learn"] <= wholly["actor's weights"]
 
 
 def test_all_take_equally_many_passes(monkeypatch):

@@ -14,27 +14,27 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import cli, configs  # noqa: E402
-from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import dual_gae, kl, ntpo, poad, policy_step, ppo  # noqa: E402
-from baselines.algorithms.optimisers import Optimisers  # noqa: E402
-from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.batch import AllowedTokens, collate  # noqa: E402
-from baselines.collection.actor import Actor  # noqa: E402
-from baselines.networks.logprobs import allowed_logprobs, token_logprobs  # noqa: E402
-from baselines.networks.model import Model, ModelConfig  # noqa: E402
-from baselines.studies import tiny_model  # noqa: E402
-from baselines.train import TrainingRun  # noqa: E402
-from envsuite import registry  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from harness.prompting.prompting import Prompting  # noqa: E402
-from harness.rollout.executors import LocalExecutor  # noqa: E402
-from harness.rollout.loop import rollout  # noqa: E402
-from harness.types import episode  # noqa: E402
-from tests import toys  # noqa: E402, F401
-from tests.baselines import hand_made as hand  # noqa: E402
-from tests.baselines.hand_made import Play  # noqa: E402
-from tests.baselines.test_exact_gradients import OPEN, check_critic_method  # noqa: E402
+from baselines import cli
+from baselines import recipe as recipes
+from baselines.algorithms import dual_gae, module_of, ntpo, poad, policy_step, ppo
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateConfig, UpdateInput, reference_pass
+from baselines.batch import AllowedTokens, collate
+from baselines.collection.actor import Actor
+from baselines.networks.logprobs import allowed_logprobs, token_logprobs
+from baselines.networks.model import Model, ModelConfig
+from baselines.studies import tiny_model
+from baselines.train import TrainingRun
+from envsuite import registry
+from envsuite.errors import UsageError
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
+from harness.types import episode
+from tests import toys  # noqa: F401
+from tests.baselines import hand_made as hand
+from tests.baselines.hand_made import Play
+from tests.baselines.test_exact_gradients import OPEN, check_critic_method
 
 FEW = ((4, 6, 12), (4, 6, 7, 3), (5, 1, 8), (9,))
 """(4, 6) begins (4, 6, 7, 3) and therefore ends with a token of its own, 12"""
@@ -52,30 +52,29 @@ def _one_thread():
 
 
 # ---- gradients
-# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("micro_rows", [0, 2])
 def test_ppo(whole, micro_rows):
-    config = configs.PPO(gamma=0.9, lam=0.7, whole=whole, micro_rows=micro_rows, **OPEN)
+    config = ppo.PPO(gamma=0.9, lam=0.7, whole=whole, micro_rows=micro_rows, **OPEN)
     check_critic_method(ppo, config, (0.9, 0.7, 0.9, 0.7), plays=PLAYS)
 
 
 def test_ntpo_keeps_the_values_of_tokens_without_an_alternative():
-    config = configs.NTPO(gamma=0.9, lam=0.7, gamma_token=0.8, normalise="none", **OPEN)
+    config = ntpo.NTPO(gamma=0.9, lam=0.7, gamma_token=0.8, normalise="none", **OPEN)
     check_critic_method(ntpo, config, (0.8, 0.7, 0.9, 0.7), plays=PLAYS)
 
 
 @pytest.mark.parametrize("lambda_token", [1.0, 0.4])
 def test_poad(lambda_token):
-    config = configs.POAD(gamma=0.9, lam=0.7, lambda_token=lambda_token, normalise="none", micro_rows=1, **OPEN)
+    config = poad.POAD(gamma=0.9, lam=0.7, lambda_token=lambda_token, normalise="none", micro_rows=1, **OPEN)
     check_critic_method(poad, config, (1.0, lambda_token, 0.9, 0.7), plays=PLAYS)
 
 
 @pytest.mark.parametrize("kl_in", ["loss", "reward"])
 def test_the_reference_is_normalised_alike(kl_in):
-    config = configs.DualGAE(gamma=0.9, lam=0.7, kl_coef=0.2, kl_in=kl_in, normalise="none", **OPEN)
+    config = dual_gae.DualGAE(gamma=0.9, lam=0.7, kl_coef=0.2, kl_in=kl_in, normalise="none", **OPEN)
     check_critic_method(dual_gae, config, (1.0, 1.0, 0.9, 0.7), reference=True, plays=PLAYS)
 
 
@@ -131,7 +130,6 @@ def test_a_batch_of_two_ways_of_acting_is_refused():
 
 
 # ---- the policy that plays
-# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +166,7 @@ def test_the_ratio_is_one_before_the_first_step(folder, settings, temperature, w
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, generator, temperature=temperature)
     batch = collate(runs, whole)
     assert len(batch.ids) == (len(runs) if whole else sum(len(run.turns) for run in runs))
-    torch.testing.assert_close(kl.reference_pass(inputs, batch), batch.flat(batch.logprobs), atol=1e-5, rtol=0)
+    torch.testing.assert_close(reference_pass(inputs, batch), batch.flat(batch.logprobs), atol=1e-5, rtol=0)
     with torch.no_grad():
         new, entropy = model.logprobs(batch.ids, batch.valid, temperature, batch.sampled, False, batch.allowed)
     torch.testing.assert_close(new, batch.logprobs, atol=1e-5, rtol=0)
@@ -187,20 +185,19 @@ def test_a_batch_in_which_nothing_was_to_decide_leaves_the_actor_alone(folder):
         for turn in run.turns:
             turn.reply.extra["allowed"] = [()] * len(turn.reply.ids)
             turn.reply.logprobs = [0.0] * len(turn.reply.ids)
-    batch, config = collate(runs), configs.UpdateConfig()
+    batch, config = collate(runs), UpdateConfig()
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator().manual_seed(0))
     log = policy_step.learn(inputs, batch, policy_step.Targets(torch.linspace(-1, 1, len(batch.episode))))
     assert (log["grad_norm"], log["entropy"], log["kl"]) == (0.0, 0.0, 0.0)
 
 
 # ---- runs
-# ------------------------------------------------------------------------------------------------
 
 
 def recipe(folder, algorithm="poad", **changes):
     table = {
         "algorithm": algorithm,
-        "model": {"name": str(folder), "critic": "own" if configs.CONFIGS[algorithm].needs_critic else "none"},
+        "model": {"name": str(folder), "critic": "own" if module_of(algorithm).Config.needs_critic else "none"},
         "tasks": ["Paths-v0"],
         "updates": 1,
         "episodes": 8,

@@ -22,11 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
     ("command", "words"),
     [
         (eval_cli, "-m random -e hilo --ray-address auto --dry-run"),
-        (eval_cli, "-m random -e hilo --policy-replicas 2"),
-        (eval_cli, "-m random -e hilo --executor ray --policy-replicas -1"),
         (data_cli, "demos -e hilo -o demos.jsonl --ray-address auto"),
-        (data_cli, "games -e textworld-w2-o3-q4 --ray-address auto"),
-        (data_cli, "games -e textworld-w2-o3-q4 --num-workers -1"),
     ],
 )
 def test_cluster_flags_without_a_cluster_are_refused(command, words, capsys):
@@ -34,7 +30,7 @@ def test_cluster_flags_without_a_cluster_are_refused(command, words, capsys):
         command.main(words.split())
     out = capsys.readouterr()
     assert ended.value.code == 2 and out.err.count("\n") == 1
-    assert "needs --executor ray" in out.err or "must be at least 0, not -1" in out.err
+    assert "needs --executor ray" in out.err
 
 
 def test_a_missing_package_names_its_extra(monkeypatch):

@@ -1,6 +1,5 @@
 """On a cluster a run is the same run: the same bytes, whatever is killed meanwhile."""
 
-import asyncio
 import contextlib
 import os
 import random
@@ -14,15 +13,13 @@ from pathlib import Path
 import pytest
 
 from envsuite import registry
-from envsuite.errors import EngineFailure, MissingExtra, UsageError
+from envsuite.errors import MissingExtra, UsageError
 from harness.cluster import connect
 from harness.cluster.executors import EnvWorker, RayExecutor
-from harness.cluster.replicas import RayPolicy
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.records import dump, key_of, record
 from harness.rollout.loop import rollout
-from harness.types import Prompt
 from tests import toys  # noqa: F401  registers Slow, Faulty
 from tests.cluster.conftest import nodes
 
@@ -64,7 +61,7 @@ def test_a_cluster_with_a_server_of_random_latencies_writes_the_same_bytes(clust
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "batched", "cap"), [("random", True, 3), ("expert", False, None), ("idle", True, 2)])
 def test_two_nodes_and_one_process_write_the_same_bytes(two_nodes, tmp_path, model, batched, cap, monkeypatch):
-    """`cap`: the worker has played on beyond the rollout's own cap on turns. `idle` asks for no advice."""
+    """`idle` asks for no advice."""
     monkeypatch.setattr(registry.env_class(registry.TASKS["HiLo-v0"]), "isolate", not batched)
     cfg = config(model=model, attempts=2, max_turns=cap)
     assert results(cfg, tmp_path / "ray", **on(two_nodes)) == results(cfg, tmp_path / "local", num_workers=0)
@@ -103,62 +100,6 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, proved
         slots.close()
     proved("a Ray worker killed in the middle of its episodes", local, b"".join(map(dump, sorted(runs, key=key_of))))
     assert killed
-
-
-@pytest.mark.slow
-def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster, tmp_path, monkeypatch, proved):
-    from tests.lm.tiny import tiny_model, tiny_tokenizer  # torch, which the other tests here do without
-
-    folder = tmp_path / "model"
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
-    tiny_model(len(tokenizer)).save_pretrained(folder)
-    cfg = config(model=str(folder), episodes=4, max_turns=3)
-    # With a sixth token, one random number is within 1e-7 of a boundary, and rounding decides.
-    options = {"temperature": 1.0, "max_tokens": 5, "device": "cpu", "dtype": "float32"}
-    hf_policy = make_policy(str(folder), **options)
-    plain = results(cfg, tmp_path / "local", lambda: hf_policy, num_workers=0)
-    policy = RayPolicy(connect.connect(cluster.address), str(folder), 2, options)
-    try:
-        assert results(cfg, tmp_path / "ray", lambda: policy, num_workers=0) == plain
-        policy.ray.kill(policy._replicas[0])
-        again = results(cfg, tmp_path / "again", lambda: policy, num_workers=0)
-        proved("a replica of the policy killed", plain, again)
-        monkeypatch.setattr(policy, "STARTING", 3.0)
-        policy._class = policy._class.options(resources={"nowhere": 1.0})
-        policy.ray.kill(policy._replicas[0])
-        again = results(cfg, tmp_path / "moved", lambda: policy, num_workers=0)
-        proved("a replica of the policy killed, and no room for another", plain, again)
-        assert policy._replicas[0] == policy._replicas[1]
-        policy.ray.kill(policy._replicas[1])
-        with pytest.raises(UsageError, match=r"No replica of .* lives.*--resume"):
-            results(cfg, tmp_path / "none", lambda: policy, num_workers=0)
-    finally:
-        policy.close()
-
-
-@pytest.mark.slow
-def test_a_replica_that_fails_is_one_line(cluster, monkeypatch):
-    """Raises errors of the replica without Ray's traceback, and times out if no answer arrives."""
-    from harness.cluster import replicas
-
-    class Failing(replicas.PolicyWorker):
-        async def answer(self, prompt):
-            if prompt.turn:
-                await asyncio.sleep(600)
-            raise RuntimeError("CUDA out of memory")
-
-    monkeypatch.setattr(replicas, "PolicyWorker", Failing)
-    policy = RayPolicy(connect.connect(cluster.address), "some/model", 1, {"device": "cpu"})
-    try:
-        with pytest.raises(EngineFailure, match=r"some/model: RuntimeError: CUDA out of memory") as caught:
-            policy.act([Prompt([], seed=0, key="a")])
-        assert "\n" not in str(caught.value)
-        monkeypatch.setattr(policy, "SILENT", 1.0)
-        with pytest.raises(UsageError, match="did not get an answer within 1 s"):
-            policy.act([Prompt([], seed=0, key="a", turn=1)])
-    finally:
-        policy.close()
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ OFFICIAL = (
 def sample() -> list[tuple[str, str, tuple[str, ...], bool]]:
     """(name, text of the game, walks, memoise)"""
     games = [(f"generated {seed}", generate(seed).text) for seed in (1, 2)]
-    if SHARED.is_dir():
+    if (SHARED / "data/alfworld").is_dir():
         root = Path(SHARED) / "data/alfworld/json_2.1.1"
         games = [(name, (root / name / "game.tw-pddl").read_text()) for name in OFFICIAL]
     (first, text), (second, second_text) = games

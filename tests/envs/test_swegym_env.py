@@ -209,12 +209,6 @@ def test_the_limit_of_time_truncates(envs):
     assert (terminated, truncated, info["stop_reason"]) == (False, True, "timeout")
 
 
-def test_drivers_for_clusters_are_not_there_yet_and_say_so():
-    for driver in drivers.LATER:
-        with pytest.raises(drivers.NoSandbox, match=f"The {driver} sandbox is not implemented yet: use bwrap"):
-            registry.build("SWEGym-easy-v0", sandbox=driver)
-
-
 def test_paid_by_the_turn_is_paid_as_a_difference(envs):
     env = envs(pay="turn")
     env.reset(seed=0)
@@ -224,17 +218,6 @@ def test_paid_by_the_turn_is_paid_as_a_difference(envs):
     assert env.step("git stash pop")[1] == 1.0
     assert env.step("submit")[1] == 0.0
     assert env.success
-
-
-def test_pass_ratio_pays_a_change_that_does_nothing_nearly_everything(envs):
-    task = {task.instance_id: task for task in tasks.manifest()}[SMALL]
-    env = envs(dense="pass_ratio")
-    env.reset(seed=0)
-    env.step("echo '# nothing' >> uritemplate/api.py")
-    _, reward, *_, info = env.step("submit")
-    stored, failing = len(task.pass_to_pass), len(task.fail_to_pass)
-    assert reward == pytest.approx(stored / (stored + failing))
-    assert not info["success"]
 
 
 def test_shaped_rewards_sum_to_the_start_potential(envs):
@@ -353,7 +336,7 @@ def test_what_cannot_be_played_is_said_at_once(tmp_path):
     for knobs, error, word in (
         ({"bugs": 9}, BadKnob, "bugs"),
         ({"package": ("numpy",)}, UsageError, "no tasks of the package 'numpy'"),
-        ({"hops": 10, "size": 1}, UsageError, "No SWE-Gym task fits"),
+        ({"bugs": 3, "size": 1}, UsageError, "No SWE-Gym task fits"),
         ({"instances": ("nowhere-1",)}, UsageError, "no instance 'nowhere-1'"),
         ({"records": str(tmp_path / "none.jsonl")}, DataError, "does not exist"),
         ({"records": str(tmp_path)}, DataError, "contains no NAME/instance.json"),

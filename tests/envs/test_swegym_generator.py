@@ -1,4 +1,4 @@
-"""Generated tasks: bugs planted in the syntax tree, verified by running the tests, shipped as a list."""
+"""Planted tasks: bugs planted in the syntax tree, verified by running the tests, shipped as a list."""
 
 import ast
 import gzip
@@ -64,7 +64,7 @@ WANTED = {
 
 @pytest.mark.parametrize("name", WANTED)
 def test_every_operator_plants_its_bug_and_touches_nothing_else(name):
-    results = [tasks.apply(CODE, bug.edits) for bug, _ in operators.mutations("a.py", CODE) if bug.operator == name]
+    results = [tasks.apply(CODE, bug.edits) for bug in operators.bugs("a.py", CODE) if bug.operator == name]
     assert any(WANTED[name] in text for text in results), results
     for text in results:
         ast.parse(text)
@@ -77,9 +77,9 @@ def test_the_operators_are_all_tried_and_text_beyond_ascii_keeps_its_places():
     assert set(WANTED) == {*operators.OPERATORS, "wrong_default"}
     text = 'def f(x):\n    s = "übergrößen"; return x < 1  # ñ\n'
     assert 'def f(x):\n    s = "übergrößen"; return x <= 1  # ñ\n' in [
-        tasks.apply(text, bug.edits) for bug, _ in operators.mutations("a.py", text)
+        tasks.apply(text, bug.edits) for bug in operators.bugs("a.py", text)
     ]
-    assert operators.mutations("a.py", "def (") == []
+    assert operators.bugs("a.py", "def (") == []
 
 
 @pytest.mark.parametrize("package", packages.shipped().values(), ids=packages.shipped())
@@ -156,7 +156,7 @@ def base(pools):
 def test_a_bug_is_verified_and_what_is_none_is_rejected(pools, base):
     assert len(base.tests) == 58
     known = {tasks.digest(task.bugs): task for task in tasks.manifest() if task.package.name == "uritemplate"}
-    listed = next(found for found in generator.singles(base, planting.SEED) if digest_of(found) in known)
+    listed = next(found for found in generator.singles(base, planting.SEED) if tasks.digest(found) in known)
     for text, reason in {
         "# a comment\n": "survives",
         "def (\n": "no Python",
@@ -168,8 +168,8 @@ def test_a_bug_is_verified_and_what_is_none_is_rejected(pools, base):
     }.items():
         bug = tasks.PlantedBug("uritemplate/template.py", "mine", "f", 1, ((0, 0, text),))
         with pytest.raises(generator.Rejected, match=reason):
-            generator.verify(pools, base, [operators.Mutation(bug, 1)])
-    task, original = generator.verify(pools, base, listed), known[digest_of(listed)]
+            generator.verify(pools, base, [bug])
+    task, original = generator.verify(pools, base, listed), known[tasks.digest(listed)]
     assert (task.fail_to_pass, task.pass_to_pass) == (original.fail_to_pass, original.pass_to_pass)
     assert task.symptoms == original.symptoms
     assert generator.confirmed(pools[0], base, task)
@@ -215,22 +215,18 @@ def test_compounds_are_of_known_bugs_in_different_functions_and_half_of_them_mee
         assert len(drawn) == 20
         assert drawn == list(islice(generator.compounds(base, single, count, "0"), 20))
         assert drawn != list(islice(generator.compounds(base, single, count, "1"), 20))
-        for mutations in drawn:
-            assert len({(bug.path, bug.function) for bug, _ in mutations}) == count
-            each = [failing[(bug,)] for bug, _ in mutations]
+        for bugs in drawn:
+            assert len({(bug.path, bug.function) for bug in bugs}) == count
+            each = [failing[(bug,)] for bug in bugs]
             assert len(set.union(*each)) <= generator.SHARE * len(base.tests)
             assert all(tests - set.union(*(second for second in each if second is not tests)) for tests in each)
-
-
-def digest_of(mutations):
-    return tasks.digest(mutation.bug for mutation in mutations)
 
 
 @pytest.mark.parametrize(("singles", "count"), [(1, 2), pytest.param(2, 6, marks=pytest.mark.slow)])
 def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(base, tmp_path, monkeypatch, singles, count):
     """With two bugs in the first round the second one makes compounds."""
     monkeypatch.setattr(planting, "ROUND", {1: singles, 2: 1})
-    baseline = json.dumps({key: getattr(base, key) for key in ("tests", "lines", "hops", "seconds")})
+    baseline = json.dumps({key: getattr(base, key) for key in ("tests", "lines", "seconds")})
 
     def made(folder, *rounds):
         folder.mkdir()
@@ -253,14 +249,3 @@ def test_the_shipped_tasks_fail_and_are_mended_as_listed(pools):
         assert not [test for test in task.pass_to_pass if run.statuses.get(test) != "PASSED"], task.instance_id
         mended = {**task.files, **{path: packages.tree(task.package)[path] for path in task.paths}}
         assert mended == packages.tree(task.package)
-
-
-@pytest.mark.slow
-def test_every_bug_of_a_compound_is_needed(pools):
-    results = [task for task in tasks.manifest() if len(task.bugs) > 1]
-    for task in results[:: max(1, len(results) // 10)]:
-        for left_out in task.bugs:
-            files = tasks.plant(packages.tree(task.package), [bug for bug in task.bugs if bug is not left_out])
-            run = suite.run(pools[0], SuiteJob(task.package, files, task.fail_to_pass))
-            failing = [test for test in task.fail_to_pass if run.statuses.get(test) != "PASSED"]
-            assert 0 < len(failing) < len(task.fail_to_pass), (task.instance_id, left_out.operator)

@@ -1,4 +1,4 @@
-"""Generated tasks of any package: inspecting a source archive, generating tasks, playing a folder."""
+"""Planted tasks of any package: inspecting a source archive, generating tasks, playing a folder."""
 
 import io
 import shutil
@@ -9,6 +9,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym.makers import planting, sdists
+from envsuite.envs.swegym.makers.sdists import Layout
 from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.envs.swegym.published import archives
 from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
@@ -154,7 +155,7 @@ def test_a_folder_goes_on_with_what_it_holds_and_takes_nothing_else_under_that_n
     archive, folder = made
     known = packages.described(folder)["wordy"]
     assert planting.admit(folder, "wordy") == planting.admit(folder, "wordy==1.0") == known
-    assert planting.admit(folder, str(archive), tests=["tests"]) == known
+    assert planting.admit(folder, str(archive), Layout(tests=("tests",))) == known
     second = sdist(tmp_path, {**TREE, "README": "another one"})
     with pytest.raises(UsageError, match=r"holds tasks of wordy 1\.0 made with other settings"):
         planting.admit(folder, str(second))
@@ -165,8 +166,7 @@ def test_a_folder_goes_on_with_what_it_holds_and_takes_nothing_else_under_that_n
 
 def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
     def looked(files, **message):
-        keys = {"code": (), "tests": (), "needs": (), "split": "", **message}
-        return sdists.look(sdist(tmp_path, {"PKG-INFO": ABOUT, **files}), tmp_path, **keys)
+        return sdists.look(sdist(tmp_path, {"PKG-INFO": ABOUT, **files}), tmp_path, Layout(**message))
 
     test = {"tests/test_a.py": ""}
     results = looked({"wordy.py": "", "setup.py": "", **test})
@@ -206,15 +206,15 @@ def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
             r"not pure Python "
             r"\(wordy/fast.c\)",
         ),
-        ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"tests": ["nowhere"]}, "no 'nowhere' in wordy 1.0"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"tests": ("nowhere",)}, "no 'nowhere' in wordy 1.0"),
         (
             {"PKG-INFO": ABOUT, "a.py": "", "b/c.py": "", "test_a.py": ""},
-            {"code": ["a.py", "b/c.py"]},
+            {"code": ("a.py", "b/c.py")},
             "must be in one folder",
         ),
         (
             {"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""},
-            {"needs": ["no-such-thing"]},
+            {"needs": ("no-such-thing",)},
             "pip install no-such-thing",
         ),
         (
@@ -227,7 +227,7 @@ def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
 )
 def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, message, words):
     with pytest.raises(EnvsuiteError, match=words):
-        planting.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), **message)
+        planting.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), Layout(**message))
     assert not (tmp_path / "tasks" / packages.DESCRIBED).exists()
 
 
@@ -282,11 +282,11 @@ def test_an_archive_that_is_too_large_is_refused_before_it_is_unpacked(tmp_path,
     monkeypatch.setattr(packages, "MOST_ARCHIVE", 2**20)
     path = sdist(tmp_path, {**TREE, "src/wordy/data.txt": "0" * 2**21})
     with pytest.raises(DataError, match=r"wordy-1\.0\.tar\.gz holds more than 1 MB"):
-        sdists.look(path, tmp_path, (), (), (), "")
+        sdists.look(path, tmp_path, Layout())
 
 
 def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
-    results = planting.admit(tmp_path / "tasks", "wordy==1.0", split="train")
+    results = planting.admit(tmp_path / "tasks", "wordy==1.0", Layout(split="train"))
     assert (results.title, results.split) == ("wordy 1.0", "train")
     assert packages.tree(results)["src/wordy/__init__.py"] == CODE
     assert packages.described(tmp_path / "tasks") == {"wordy": results}
@@ -303,20 +303,14 @@ def test_nothing_of_an_archive_runs_while_it_is_fetched(index, tmp_path):
     assert not mark.exists()
 
 
-def test_a_download_that_fails_is_no_lasting_reason_and_keeps_the_other_archives(index, tmp_path):
-    damaged, whole = tmp_path / "simple" / "wordy", tmp_path / "simple" / "whole"
-    whole.mkdir()
-    shutil.copy(damaged / "wordy-1.0.tar.gz", whole / "whole-1.0.tar.gz")
-    (whole / "index.html").write_text('<a href="whole-1.0.tar.gz">whole-1.0.tar.gz</a>')
-    (damaged / "index.html").write_text(f'<a href="wordy-1.0.tar.gz#sha256={"0" * 64}">wordy-1.0.tar.gz</a>')
-    (tmp_path / "here").mkdir()
-    answers = archives._download(["wordy==1.0", "wheely", "whole"], tmp_path / "here")
-    assert isinstance(answers["wordy==1.0"], archives.IndexFailure)
-    assert "wordy==1.0 cannot be downloaded now (wordy-1.0.tar.gz does not have the sha256" in str(
-        answers["wordy==1.0"]
-    )
-    assert type(answers["wheely"]) is DataError
-    assert answers["whole"].read_bytes() == (whole / "whole-1.0.tar.gz").read_bytes()
+def test_a_download_that_fails_is_no_lasting_reason(index, tmp_path):
+    folder = tmp_path / "simple" / "wordy"
+    (folder / "index.html").write_text(f'<a href="wordy-1.0.tar.gz#sha256={"0" * 64}">wordy-1.0.tar.gz</a>')
+    with pytest.raises(archives.IndexFailure, match=r"cannot be downloaded now \(wordy-1\.0\.tar\.gz does not have"):
+        archives.download("wordy==1.0", tmp_path)
+    with pytest.raises(DataError, match="has no source archive") as caught:
+        archives.download("wheely", tmp_path)
+    assert not isinstance(caught.value, archives.IndexFailure)
 
 
 def test_a_job_says_what_the_index_does_not_have(index, tmp_path, monkeypatch):
@@ -334,7 +328,7 @@ def test_a_job_says_what_the_index_does_not_have(index, tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_played_says_why(made, tmp_path):
     for knobs, words in (
-        ({"tasks": str(tmp_path)}, "contains no generated tasks .* swe build NAME"),
+        ({"tasks": str(tmp_path)}, "contains no planted tasks .* swe build NAME"),
         ({"tasks": str(made[1]), "split": "train"}, "belong to the split test: set split=all"),
         ({"tasks": str(made[1]), "package": ("wordi",)}, "Did you mean 'wordy'"),
         ({"tasks": str(made[1]), "records": "x.jsonl"}, "one at a time"),
@@ -366,18 +360,3 @@ def test_what_the_tests_need_is_in_both_sandboxes_and_missed_by_name(tmp_path, m
     again = shutil.copytree(folder, tmp_path / "again")
     with pytest.raises(MissingExtra, match="pip install no-such-thing"):
         registry.build("SWEGym-easy-v0", sandbox=DRIVER, tasks=str(again)).reset(seed=0)
-
-
-@pytest.mark.slow
-def test_a_package_of_the_real_index_is_fetched_made_into_tasks_and_played(tmp_path, monkeypatch):
-    monkeypatch.setattr(planting, "ROUND", {1: 4, 2: 1})
-    planting.build_all(tmp_path, ["jsonpointer==3.1.1"], 1, float("inf"), 1)
-    env = registry.build("SWEGym-medium-v0", sandbox=DRIVER, tasks=str(tmp_path), bugs=0)
-    try:
-        assert len(env.panel) == 5
-        for seed in range(5):
-            env.reset(seed=seed)
-            env.step(env.expert())
-            assert env.step("submit")[4]["success"] or env.step(env.expert())[4]["success"]
-    finally:
-        env.close()

@@ -1,6 +1,5 @@
 """Generation of TextWorld games: equal to tw-make, in parallel, and never corrupt."""
 
-import contextlib
 import errno
 import json
 import os
@@ -16,19 +15,15 @@ from pathlib import Path
 import pytest
 
 from envsuite.envs.textworld import game_cache
-from envsuite.envs.textworld.engine.fast_generation import fast_generation
-from envsuite.envs.textworld.engine.fast_parsers import read_words
 from envsuite.envs.textworld.engine.interpreter import Interpreter, _generators, generate_logic
+from envsuite.envs.textworld.engine.parsers import read_words
 from envsuite.envs.textworld.game_cache import ensure_game, find_game, generate_many, story_path
 from envsuite.envs.textworld.games import GameSpec, game_spec
 from envsuite.errors import EngineFailure
 
 pytest.importorskip("textworld")
 from textworld.generator import chaining
-from textworld.generator.text_grammar import Grammar
-from textworld.generator.world import World
 
-from envsuite.envs.textworld import generator
 from envsuite.envs.textworld.generator import CannotGenerate, canonical_game, compile_game, content_digest, make_game
 
 GRID = [(2, 3, 4), (8, 3, 4), (2, 12, 4), (8, 12, 4), (4, 6, 8)]
@@ -121,9 +116,9 @@ FAST = [
 
 
 @pytest.mark.parametrize("spec", FAST, ids=lambda spec: spec.name)
-def test_fast_generation_makes_the_games_of_textworlds_own_functions(spec, monkeypatch):
+def test_the_search_for_quests_makes_the_games_of_textworlds_own(spec, monkeypatch):
     fast = make_game(spec)
-    monkeypatch.setattr(generator, "fast_generation", contextlib.nullcontext)
+    monkeypatch.setattr(chaining, "get_chains", chaining.get_chains.__wrapped__)
     own = make_game(spec)
     assert canonical_game(fast.serialize()) == canonical_game(own.serialize())
     assert fast.walkthrough == own.walkthrough
@@ -132,27 +127,12 @@ def test_fast_generation_makes_the_games_of_textworlds_own_functions(spec, monke
 NO_QUEST = game_spec("treasure_hunter", {"level": 10}, 93_675_449)
 
 
-def test_fast_generation_finds_no_quest_where_textworld_finds_none(monkeypatch):
+def test_the_search_finds_no_quest_where_textworld_finds_none(monkeypatch):
     with pytest.raises(CannotGenerate, match="QuestGenerationError"):
         make_game(NO_QUEST)
-    monkeypatch.setattr(generator, "fast_generation", contextlib.nullcontext)
+    monkeypatch.setattr(chaining, "get_chains", chaining.get_chains.__wrapped__)
     with pytest.raises(CannotGenerate, match="QuestGenerationError"):
         make_game(NO_QUEST)
-
-
-def test_fast_generation_ends_with_its_context():
-    def replaced():
-        worlds = [vars(World)[name] for name in ("facts", "populate", "populate_with")]
-        return [chaining.get_chains, *worlds, Grammar.expand, Grammar.get_random_expansion, Grammar.check]
-
-    before = replaced()
-    with fast_generation():
-        during = replaced()
-    assert not any(now is earlier for now, earlier in zip(during, before, strict=True))
-    assert replaced() == before
-    with pytest.raises(CannotGenerate):
-        make_game(NO_QUEST)
-    assert replaced() == before
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 import pytest
 
 from envsuite.errors import UsageError
-from harness.stats.curriculum import Curriculum
-from harness.stats.difficulty import by_difficulty
+from harness.stats.curriculum import Curriculum, by_difficulty
 
 RESULTS = [("hard", False), ("hard", False), ("easy", True), ("easy", True), ("once", True), ("half", True)]
 RESULTS += [("half", False), ("never", False), ("often", True), ("often", True), ("often", True)]

@@ -7,13 +7,13 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError
-from harness import replay
 from harness.cli.replay import main
 from harness.evaluate import Execution, RunConfig, Sampling, evaluate
 from harness.policies.openai import OpenAIPolicy
 from harness.prompting.prompting import Prompting
+from harness.provenance import replay
+from harness.provenance.resample import Resampled, describe, upper_bound
 from harness.records import read_results
-from harness.resample import Resampled, describe, upper_bound
 from tests import toys  # noqa: F401  registers the toys
 from tests.api.hashing import hashing
 

@@ -4,7 +4,6 @@ import base64
 import http.server
 import json
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -15,13 +14,12 @@ from pathlib import Path
 import pytest
 
 from envsuite import registry
-from envsuite.errors import DataError, UsageError
+from envsuite.errors import UsageError
 from harness.cli.replay import main as replay_main
 from harness.evaluate import RunConfig, evaluate
-from harness.hub import cards, upload
+from harness.hub import cards
 from harness.hub.bundle import Bundle, Target
 from harness.hub.command import main
-from harness.hub.upload import push
 from harness.policies import make_policy
 
 
@@ -227,8 +225,14 @@ def test_a_dataset_of_games_opens_the_games_it_lists(tmp_path, capsys):
 
 def test_a_space_serves_the_task_and_installs_its_packages(tmp_path, capsys):
     pytest.importorskip("openenv")
+    wheel = tmp_path / "envsuite-0.1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
     words = ["BabyAI-goto-v0", "space:me/goto-space", "--dry-run", "-o", tmp_path / "out", "--reward", "dense"]
-    assert call(*words, capsys=capsys)[0] == 0
+    code, _, error = call(*words, capsys=capsys)
+    assert code == 2 and "A Space installs envsuite from --wheel FILE" in error
+    code, _, error = call(*words, "--wheel", tmp_path / "other.whl", capsys=capsys)
+    assert code == 2 and "is not a wheel of envsuite" in error
+    assert call(*words, "--wheel", wheel, capsys=capsys)[0] == 0
     folder = tmp_path / "out"
     code = (
         "from server.app import app\nfrom fastapi.testclient import TestClient\n"
@@ -244,49 +248,10 @@ def test_a_space_serves_the_task_and_installs_its_packages(tmp_path, capsys):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Go to ")
-    assert "pip install --no-cache-dir 'envsuite[babyai,openenv]==" in (folder / "Dockerfile").read_text()
+    assert f"pip install --no-cache-dir './{wheel.name}[babyai,openenv]'" in (folder / "Dockerfile").read_text()
+    assert (folder / wheel.name).read_bytes() == b"a wheel"
     assert "app: server.app:app" in (folder / "openenv.yaml").read_text()
     front = (folder / "README.md").read_text().split("---")[1]
     assert 'sdk: "docker"' in front
     assert "app_port: 8000" in front
     tomllib.loads((folder / "pyproject.toml").read_text())
-
-
-def test_an_environment_for_verifiers_has_the_task_as_its_default(tmp_path, capsys):
-    vf = pytest.importorskip("verifiers.v1")
-    words = ["BabyAI-goto-v0", "prime:me/babyai-goto", "--dry-run", "-n", "2", "-o", tmp_path / "out"]
-    assert call(*words, capsys=capsys)[0] == 0
-    sys.path.insert(0, str(tmp_path / "out"))
-    try:
-        config = vf.resolve_env_config({"taskset": {"id": "babyai-goto"}})
-        games = list(vf.load_environment(config).taskset.load())
-    finally:
-        sys.path.remove(str(tmp_path / "out"))
-        sys.modules.pop("babyai_goto", None)
-    assert [game.data.game for game in games] == ["BabyAI-goto-v0"] * 2
-    project = tomllib.loads((tmp_path / "out/pyproject.toml").read_text())["project"]
-    assert "verifiers>=0.4" in project["dependencies"]
-
-
-def test_prime_gets_the_folder_owner_name_and_visibility(tmp_path, monkeypatch):
-    program = tmp_path / "prime"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/words\nls "$4" >> {tmp_path}/words\ntest ! -e {tmp_path}/no\n'
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    files = Bundle(Target.parse("prime:me/x"), {"README.md": b"x", "x.py": b""})
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    assert push(files, private=True, message="").endswith("me/x")
-    words = (tmp_path / "words").read_text().split()
-    assert words[:2] == ["env", "push"]
-    assert words[4:] == ["--owner", "me", "--name", "x", "--visibility", "PRIVATE", "README.md", "x.py"]
-    (tmp_path / "no").touch()
-    with pytest.raises(DataError, match="failed with exit status 1"):
-        push(files, private=True, message="")
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(upload, "LIMIT", 0.2)
-    with pytest.raises(DataError, match=r"did not end within 0.2 s"):
-        push(files, private=True, message="")
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UsageError, match="pip install prime"):
-        push(files, private=True, message="")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.stats.estimates import proportion
 from harness.stats.intervals import (
     SHARE,
     Interval,
@@ -18,9 +19,13 @@ from harness.stats.intervals import (
     student,
     success_interval,
     unbounded,
-    wilson,
 )
 from harness.stats.ranges import known_ranges
+
+
+def wilson(wins, n):
+    """Returns Wilson's interval of a proportion."""
+    return Interval(wins / n, *proportion(wins / n, n).interval(), n)
 
 
 def test_wilson_against_worked_examples():
@@ -138,7 +143,7 @@ def test_attempts_at_one_game_count_once():
 
 
 def test_empty_input_and_an_unknown_range_without_spread_give_no_bounds():
-    for interval in (wilson(0, 0), mean_interval([]), mean_interval([], limits=SHARE)):
+    for interval in (mean_interval([]), mean_interval([], limits=SHARE)):
         assert math.isnan(interval.value) and math.isnan(interval.low) and interval.n == 0
     for values, clusters in (([1.0, 0.0], ["a", "a"]), ([0.5] * 20, None)):
         interval = mean_interval(values, clusters)

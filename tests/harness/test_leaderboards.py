@@ -11,12 +11,13 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import UsageError
-from harness import records, replay
+from harness import records
 from harness.cli.boards import main as make_boards
 from harness.cli.replay import main as envsuite_replay
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
+from harness.provenance import replay
 from harness.suites import leaderboard_pages, leaderboards
 from harness.suites.plan import prescribed
 

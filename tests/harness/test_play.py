@@ -10,8 +10,9 @@ from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import UsageError
 from examples import hilo
-from harness import records, replay
+from harness import records
 from harness.play import HELP, play
+from harness.provenance import replay
 from harness.types import episode
 from tests import toys  # noqa: F401
 
@@ -95,7 +96,8 @@ def test_the_command_plays_from_a_pipe_and_keeps_the_record(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "harness.cli.play",
+        "harness",
+        "play",
         "hilo",
         "--module",
         "examples.hilo",

@@ -10,11 +10,10 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli import table as command
-from harness.cli.tables import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
-from harness.suites import measured, published, published_numbers, reproduce, suites, training_studies
+from harness.suites import measured, paper_pages, published, published_numbers, reproduce, suites, training_studies
 from tests import toys  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,8 +25,8 @@ LISTED = [
 
 def test_all_published_numbers_are_in_the_package():
     numbers = published_numbers.numbers()
-    assert len(numbers) == 1687
-    assert all(number.source and number.paper for number in numbers)
+    assert len(numbers) == 1685
+    assert all(re.match("https://(arxiv.org/abs|github.com)/", number.source) and number.paper for number in numbers)
 
 
 def test_every_listed_table_exists():
@@ -133,7 +132,7 @@ def test_a_cell_is_reproduced_only_with_the_published_prompt(tmp_path, words, wo
     table = published.table("guide-1", [tmp_path], {ppo: ["mine"]}, margin=0.4)
     assert table.left_out == []
     assert table.verdicts[ppo, "w8-o3-q4"].word == word
-    assert any("reproduced: agrees, and" in line for line in paper_tables.notes(table))
+    assert any("reproduced: agrees, and" in line for line in paper_pages.notes(table))
 
 
 def test_a_run_of_an_unknown_task_under_a_published_prompt_is_ignored(tmp_path):
@@ -163,11 +162,11 @@ def test_training_seeds_are_pooled_as_clusters(tmp_path):
     other = single.measured(row.__class__(ppo, False, {}, ("d",))).cells["w8-o3-q4"]
     assert (cell.seeds, cell.n) == (3, 300) and cell.value == pytest.approx(other.value)
     assert cell.high - cell.low > 3 * (other.high - other.low)
-    text = paper_tables.as_markdown(pooled)
+    text = paper_pages.as_markdown(pooled)
     assert "measured: a, b, c" in text and "n=300 in 3 seeds" in text and "two methods" not in text
-    assert "two methods" in paper_tables.as_markdown(single)
+    assert "two methods" in paper_pages.as_markdown(single)
     partly = published.table("guide-1", [tmp_path], {ppo: ["a", "b", "z"]})
-    assert f"seeds without a run: z (of 3 for {ppo})" in paper_tables.notes(partly)
+    assert f"seeds without a run: z (of 3 for {ppo})" in paper_pages.notes(partly)
 
 
 def test_training_seeds_of_different_protocols_are_refused(tmp_path):
@@ -347,7 +346,7 @@ def test_runs_on_a_part_of_a_panel_are_not_in_a_table(tmp_path, table, split, pa
 
 def test_another_schema_names_the_migration_and_a_truncated_summary_is_named(tmp_path):
     summary(tmp_path / "a", "random", schema_version="envsuite-record-2")
-    with pytest.raises(DataError, match="to migrate, upgrade"):
+    with pytest.raises(DataError, match="use the version of envsuite"):
         published.table("guide-1", [tmp_path])
     (tmp_path / "a" / "summary.json").write_text('{"task": ')
     with pytest.raises(DataError, match=r"a/summary\.json is not a run's summary"):
@@ -408,12 +407,6 @@ def test_columns_with_missing_games_are_named_and_the_others_are_played(tmp_path
         (["guide-1", "--row", "Qwen"], "PUBLISHED=MODEL"),
         (["guide-1", "--row", "Qwen=a,a"], "names a model twice"),
         (["guide-1", "--row", "Qwen=a,,b"], "PUBLISHED=MODEL"),
-        (["--task", "BabyAI-gto-v0"], "Did you mean 'BabyAI-goto-v0'"),
-        (["--task", "swegym-hard"], "No table has a column for SWEGym-hard-v0"),
-        (["--task", "SWEGym-easy-v0"], "No table has a column for SWEGym-easy-v0"),
-        (["guide-1", "--task", "BabyAI-goto-v0"], "drop 'guide-1' or --task"),
-        (["--task", "BabyAI-goto-v0", "--metric", "reward"], "--task takes no --row, --metric"),
-        (["guide-1", "--svg", "x.svg"], "--svg needs --task"),
         (["guide-1", "--margin", "2"], "margin is a difference of scores between 0 and 1, not 2.0"),
         (["giude-1"], "Did you mean 'guide-1'"),
     ],
@@ -447,17 +440,6 @@ def test_a_summary_without_valid_numbers_is_named(tmp_path, success):
         published.table("guide-1", [tmp_path])
 
 
-def test_everything_on_one_task_is_printed_and_drawn(tmp_path, capsys):
-    summary(tmp_path / "a", "mine|[x]", task="TextWorld-w2-o3-q4-v0")
-    assert run("--task", "TextWorld-w2-o3-q4-v0", "--runs", tmp_path, "--svg", tmp_path / "all.svg") == 0
-    printed = capsys.readouterr().out
-    assert "Published numbers: 38, from 6 tables. Runs of ours: 1." in printed
-    assert "| Qwen2.5-1.5B-Instruct, multi-turn PPO | 0.880 (guide, Table 1) | 0.800 (guide, Table 3) |" in printed
-    assert "0.17 is Table 4's number for 16 steps" in printed and "mine\\|" in printed
-    picture = (tmp_path / "all.svg").read_text()
-    assert picture.count("<circle") == 39 and picture.count('class="ours"') == 1 and "mine|[x]" in picture
-
-
 def test_larger_sizes_include_the_runs_of_smaller_ones():
     table = published.table("poad-1")
     missing = {size: reproduce.missing_runs(table, size, {}) for size in reproduce.SIZES}
@@ -474,8 +456,8 @@ def test_a_study_is_listed_below_its_table_and_in_no_cell(tmp_path):
     plan = {
         "title": "In small",
         "recipe": "textworld-guide",
-        "vary": "algorithm",
-        "variants": ["ppo", "rloo"],
+        "factors": {"algorithm": {"ppo": {"algorithm": "ppo"}, "rloo": {"algorithm": "rloo"}}},
+        "compare": "algorithm",
         "seeds": 3,
         "set": {},
     }
@@ -495,7 +477,7 @@ def test_a_study_is_listed_below_its_table_and_in_no_cell(tmp_path):
     assert "ppo 0.25 -> 0.50 (one seed, no interval); rloo not run; 32 held-out games a run" in line_of_study
     (folder / "runs.jsonl").unlink()
     assert published.table("guide-10", studies=tmp_path).small == ["In small: algorithm: ppo not run; rloo not run"]
-    assert any(note.startswith("small trainings, whose models") for note in paper_tables.notes(paper_table))
+    assert any(note.startswith("small trainings, whose models") for note in paper_pages.notes(paper_table))
     assert paper_table.rows == published.table("guide-10").rows
     with pytest.raises(DataError, match="is not a study"):
         published.table("guide-9", studies=tmp_path)
@@ -522,7 +504,7 @@ def test_a_corrupt_record_of_a_study_is_named_and_a_truncated_last_one_is_replac
         path.write_text(torn + json.dumps(study_run(3)) + "\n")
         with pytest.raises(DataError, match=r"runs\.jsonl:1 is not a run of a study"):
             training_studies.read(path)
-    unset = {"recipe": "textworld-guide", "vary": "algorithm", "variants": ["ppo"], "seeds": 1}
+    unset = {"title": "Small", "recipe": "textworld-guide", "factors": {"algorithm": {"ppo": {}}}, "seeds": 1}
     for plan in ([], unset):
         (tmp_path / "plan.json").write_text(json.dumps(plan))
         with pytest.raises(DataError, match="is not a study"):

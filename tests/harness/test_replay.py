@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from envsuite import registry
-from harness import records, replay
+from harness import records
 from harness.cli.replay import main
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.provenance import replay
 from harness.types import Reply
 from tests import toys  # noqa: F401
 

@@ -281,7 +281,7 @@ def test_the_page_is_usable_from_the_keyboard(opened):
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
     # The browser returns the focus to row 1; the page then moves it to the last opened episode.
-    expect(page.locator("[data-place='2']:focus")).to_have_count(1)
+    expect(page.locator("[data-position='2']:focus")).to_have_count(1)
 
 
 def test_a_key_pressed_right_after_a_search_uses_the_filtered_rows(opened):
@@ -300,7 +300,7 @@ def test_a_key_pressed_right_after_a_search_uses_the_filtered_rows(opened):
     )
     counts(page, "[1-9][0-9]? of 120")
     page.wait_for_timeout(200)  # longer than the search debounce
-    assert page.evaluate("document.activeElement.dataset.place") == "1"
+    assert page.evaluate("document.activeElement.dataset.position") == "1"
 
 
 def test_two_runs_of_one_game_are_compared_up_to_the_first_difference(opened, runs):

@@ -15,7 +15,7 @@ from harness.cli.replay import main as envsuite_replay
 from harness.cli.report import main as envsuite_report
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
-from harness.replay import check
+from harness.provenance.replay import check
 from tests import toys  # noqa: F401
 from tests.envs import little
 
@@ -123,7 +123,7 @@ def test_knobs_that_name_files_are_taken_from_the_user_alone(task, knobs):
     ("family", "names"),
     [
         ("DataSciCoding", {"seconds", "explore_seconds", "memory_mb", "sandbox"}),
-        ("SWEGym", {"build", "command_seconds", "grade_seconds", "memory_mb", "disk_mb", "sandbox"}),
+        ("SWEGym", {"command_seconds", "grade_seconds", "memory_mb", "disk_mb", "sandbox"}),
     ],
 )
 def test_the_sandbox_and_its_limits_are_the_users_own_choice(family, names):

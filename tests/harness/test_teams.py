@@ -8,7 +8,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import UsageError
-from harness import hash_chain, records, replay
+from harness import hash_chain, records
 from harness.cli import eval as eval_command
 from harness.cli import table as table_command
 from harness.demos import conversations
@@ -17,10 +17,12 @@ from harness.interop.chat_game import chat_config
 from harness.policies import is_model, make_policy, record_name, team_name
 from harness.policies.team import TeamPolicy
 from harness.prompting.prompting import Prompting
-from harness.resample import draw
+from harness.provenance import replay
+from harness.provenance.resample import draw
 from harness.rollout.executors import LocalExecutor, ProcessExecutor
 from harness.rollout.loop import rollout
 from harness.stats.summary import summarise
+from harness.suites import leaderboards
 from harness.types import Reply, episode
 
 TASK = "Overcooked-AI-cramped_room-v0"
@@ -190,7 +192,7 @@ def test_a_conversation_of_one_player_is_refused_for_several():
 
 @pytest.mark.parametrize("name", ["team:expert", "random:gpt4", "expert:greedy2", "team:some/model+expert:greedy2"])
 def test_a_name_that_no_player_has_is_a_fault_of_its_row_and_the_check_goes_on(name, tmp_path):
-    assert replay.misnamed(name, registry.TASKS[TASK], KNOBS)
+    assert leaderboards.misnamed(name, registry.TASKS[TASK], KNOBS)
     (run,) = played("expert", lambda kind: LocalExecutor(1, advice_kind=kind))
     record = records.record(run, "expert", "sparse")
     file = tmp_path / "results.jsonl"
@@ -199,15 +201,15 @@ def test_a_name_that_no_player_has_is_a_fault_of_its_row_and_the_check_goes_on(n
     assert [verdict.record["model"] for verdict in verdicts if verdict.difference] == [name]
 
 
-def test_a_run_of_a_team_notes_what_each_members_server_did(tmp_path, monkeypatch):
-    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+def test_a_run_of_a_team_notes_what_each_members_server_did():
+    temperatures = {"one": None, "two": None, "three": 0.0}
     models = [
-        make_policy(f"openai:{name}", base_url="http://localhost:9", reply_cache=cached)
-        for name, cached in (("one", True), ("two", True), ("three", False))
+        make_policy(f"openai:{name}", base_url="http://localhost:9", temperature=temperature)
+        for name, temperature in temperatures.items()
     ]
     team = TeamPolicy("team", [*models, make_policy("expert"), models[0]])
-    nothing_asked = {"hits": 0, "requests": 0}
-    assert team.connection() == {"reply_cache": {models[0].name: nothing_asked, models[1].name: nothing_asked}}
+    defaulted = {"defaulted": ["temperature"]}
+    assert team.connection() == {"request_fields": {models[0].name: defaulted, models[1].name: defaulted}}
     team.close()
 
 
@@ -245,13 +247,6 @@ def test_cross_play_refuses_an_unknown_metric_after_the_first_pair(tmp_path, cap
     with pytest.raises(SystemExit):
         table_command.main([*argv, "--metric", "speed"])
     assert "no metric 'speed'" in capsys.readouterr().err and len(list(tmp_path.iterdir())) == 1
-
-
-def test_replicas_of_a_team_are_refused(capsys):
-    argv = ["-e", TASK, "-m", "some/model", "--agent", "2=expert", "--executor", "ray", "--policy-replicas", "2"]
-    with pytest.raises(SystemExit):
-        eval_command.main(argv)
-    assert capsys.readouterr().err.count("--policy-replicas copies one model") == 1
 
 
 def test_names_of_teams():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.tools import ACT, call_of
-from harness import records, replay
+from harness import records
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.policies.openai import OpenAIPolicy
@@ -24,6 +24,7 @@ from harness.prompting.tool_calls import (
     result_messages,
     with_ids,
 )
+from harness.provenance import replay
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
 from harness.steps import reply_calls, reply_text

@@ -1,6 +1,5 @@
-"""`envsuite replay --sandbox`: records replay in a sandbox, a certificate names every file, and boards mark verified runs."""
+"""`envsuite replay --sandbox`: records replay in a sandbox, and a certificate names every file."""
 
-import gzip
 import json
 import os
 import re
@@ -16,8 +15,8 @@ from harness.cli.replay import main
 from harness.cli.terminal.counter import counter
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
-from harness.suites import certificates, leaderboard_pages, leaderboards
-from harness.verification import command, inside
+from harness.provenance import certificates, inside, sandboxed
+from harness.suites import leaderboards
 from tests.conftest import need_driver
 
 BOARD = Path(__file__).resolve().parents[2] / "leaderboards" / "overcooked"
@@ -55,9 +54,6 @@ def test_a_certificate_names_every_file_and_what_cannot_be_verified(driver, fold
     assert {"config.json", "results.jsonl", "journal.jsonl"} <= certificate["files"].keys()
     (entry,) = certificate["entries"]
     assert (entry["task"], entry["model"], entry["records"]) == ("BabyAI-goto-v0", "random", 2)
-    assert certificates.certified(folder) == {
-        certificates.digest_of_records(records.read_results(folder / "results.jsonl"))
-    }
 
 
 def changed(folder: Path, **fields) -> None:
@@ -93,7 +89,7 @@ def test_programs_that_need_a_sandbox_are_replayed_outside_on_request_alone(tmp_
     assert (entry["model"], entry["records"], entry["replayed"]) == ("random", 1, 1)
     (folder / "certificate.json").unlink()
     forged = {"entries": [{**entry, "model": "other"}], "differences": [], "differ": 0}
-    command._replay(folder, forged, {"SWEGym-easy-v0"}, counter)
+    sandboxed.replay_outside(folder, forged, {"SWEGym-easy-v0"}, counter)
     assert forged["differ"] == 1 and "the sandbox did not report this record" in forged["differences"][0]
     changed(folder, reward=0.5)
     code, output = verify(folder, "--replay-outside", capsys=capsys)
@@ -124,7 +120,7 @@ def test_records_without_programs_stay_in_the_sandbox_beside_records_of_programs
     assert [entry["replayed"] for entry in certificate["entries"]] == [2, 2]
 
 
-ENTRY = {"task": "BabyAI-goto-v0", "knobs": {}, "model": "random", "records": 2, "replayed": 2, "sha256": ""}
+ENTRY = {"task": "BabyAI-goto-v0", "knobs": {}, "model": "random", "records": 2, "replayed": 2}
 
 
 @pytest.mark.parametrize("change", [{"task": [1]}, {"knobs": "{}"}, {"model": None}, {"records": "2"}], ids=str)
@@ -133,7 +129,7 @@ def test_findings_that_a_hostile_folder_forged_end_in_one_line(change, folder, t
     forged = {"entries": [ENTRY | change], "differences": [], "differ": 0, "rendered_bytes": 1}
     program = tmp_path / "forging.py"
     program.write_text(f"import json\ndef handle(payload):\n    return json.dumps({forged!r}).encode()\n")
-    monkeypatch.setattr(command, "PROGRAM", program)
+    monkeypatch.setattr(sandboxed, "PROGRAM", program)
     code, output = verify(folder, capsys=capsys)
     assert code == 2 and "returned no findings" in output and output.count("\n") == 1
 
@@ -177,27 +173,3 @@ def test_the_digest_of_a_folder_depends_on_names_and_contents(tmp_path):
     (tmp_path / "a").rename(tmp_path / "b")
     digests.append(certificates.digest_of_files(certificates.file_digests(tmp_path)))
     assert len(set(digests)) == 3
-
-
-def test_a_board_marks_verified_runs_until_a_record_changes(tmp_path):
-    board = leaderboards.read(BOARD)
-    key = next(key for key in board.entries if key[2] == "expert")
-    assert "verified" not in leaderboard_pages.page(board)
-    copy = Path(shutil.copytree(BOARD, tmp_path / "overcooked"))
-    entry = {"sha256": certificates.digest_of_records(board.of(key))}
-    certificates.write(copy / certificates.NAME, {"entries": [entry]})
-    page = leaderboard_pages.pages(tmp_path)[copy / "README.md"]
-    (line,) = [line for line in page.splitlines() if line.endswith(" verified |")]
-    assert line.startswith("| expert |") and board.entries[key]["run_id"] in line
-    rows = [{**record, "reward": 7.0} if leaderboards.entry_key(record) == key else record for record in board.records]
-    (copy / "results.jsonl.gz").write_bytes(gzip.compress(b"".join(map(records.dump, rows))))
-    assert not [
-        line for line in leaderboard_pages.pages(tmp_path)[copy / "README.md"].splitlines() if "verified |" in line
-    ]
-
-
-@pytest.mark.parametrize("text", ["[]", '{"schema_version": "other", "entries": []}', "{", '{"entries": [1]}'])
-def test_a_damaged_certificate_is_refused(text, tmp_path):
-    (tmp_path / certificates.NAME).write_text(text)
-    with pytest.raises(DataError, match="is not a certificate"):
-        certificates.certified(tmp_path)

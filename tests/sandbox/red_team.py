@@ -1,8 +1,8 @@
 """Red team of DataSciCoding: players that try to score on labels that are pure noise.
 
 Exploits carry labels of training rows from one run to the next. On the paper's overlapping halves that pays, because
-each test row is a training row of another split. With a holdout it must not: an honest ROC AUC is 0.5. In the variant
-`features` no exploit finds a label at all, because the classifier is fitted in another process.
+each test row is a training row of another split. With a holdout it must not: an honest ROC AUC is 0.5. In feature steps
+no exploit finds a label at all, because the classifiers are fitted in another process.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from envsuite import registry
+from envsuite.envs.datascicoding.datasets import Dataset
 
 ROWS = 1000
 Step = Callable[[str], str]
@@ -234,17 +234,20 @@ def by_forged_answer(step: Step) -> None:
     step("def transform(df): return df")
 
 
+FEATURE_STEPS = "DataSciCoding-caafe-v0"
+
+
 class Exploit(NamedTuple):
-    """Plays an episode of a variant with exploits. `settings` are further knobs."""
+    """Plays an episode of a task with exploits. `settings` are further knobs."""
 
     play: Callable[[Step], None]
-    variant: str = "model"
+    task: str = "DataSciCoding-iris-v0"
     settings: Mapping[str, Any] = {}
 
     @property
-    def versions(self) -> tuple[int, ...]:
-        """Versions of the environment that offer what the exploit needs: exploring turns need a holdout."""
-        return (1,) if self.settings else (0, 1)
+    def holdouts(self) -> tuple[float, ...]:
+        """Held-out shares that offer what the exploit needs: exploring turns and feature steps need some."""
+        return (0.3,) if self.settings or self.task == FEATURE_STEPS else (0.0, 0.3)
 
 
 EXPLOITS = {
@@ -254,19 +257,20 @@ EXPLOITS = {
     "marks in closed connections": Exploit(by_ports),
     "labels in error text": Exploit(by_error_text),
     "labels printed while exploring": Exploit(by_exploring, settings={"explore": 1, "explore_chars": 4000}),
-    "labels in the callers' frames": Exploit(by_callers_labels, "features"),
-    "a patched classifier": Exploit(by_patched_classifier, "features"),
-    "a forged answer": Exploit(by_forged_answer, "features"),
+    "labels in the callers' frames": Exploit(by_callers_labels, FEATURE_STEPS),
+    "a patched classifier": Exploit(by_patched_classifier, FEATURE_STEPS),
+    "a forged answer": Exploit(by_forged_answer, FEATURE_STEPS),
 }
 
 
-def noise_table(folder: Path, seed: int = 0) -> Path:
-    """Writes a table of random numbers whose labels are coin flips."""
+def noise_table(seed: int = 0) -> Dataset:
+    """Returns a table of random numbers whose labels are coin flips."""
+    import pandas as pd
+
     rng = np.random.default_rng(seed)
-    lines = [",".join([*(f"{value:.6f}" for value in rng.normal(size=4)), "ab"[rng.integers(2)]]) for _ in range(ROWS)]
-    path = folder / "noise.csv"
-    path.write_text("\n".join(["w,x,y,z,label", *lines]) + "\n")
-    return path
+    features = pd.DataFrame(rng.normal(size=(ROWS, 4)).round(6), columns=[*"wxyz"])
+    labels = pd.Series([*"ab"])[rng.integers(2, size=ROWS)].reset_index(drop=True)
+    return Dataset("noise", "Noise.", features, labels)
 
 
 class Attack(NamedTuple):
@@ -277,23 +281,23 @@ class Attack(NamedTuple):
     error: float
 
 
-def attack(exploit: str, folder: Path, driver: str, version: int, seed: int = 0) -> Attack:
-    """Plays an exploit.
+def attack(exploit: str, driver: str, holdout: float, seed: int = 0) -> Attack:
+    """Plays an exploit, under the paper's protocol (`holdout` 0) or with held-out rows.
 
-    `version`: 0 for the paper's protocol, 1 for the one with a holdout. Every attack and seed has a table of its own,
-    written to `folder`: the page cache holds the marks of earlier attacks.
+    Every attack and seed has a table of its own, because the page cache holds the marks of earlier attacks.
     """
-    name = f"{exploit}, {driver}, {version}, {os.geteuid()}, {seed}"
-    table = noise_table(folder, zlib.crc32(name.encode()))
-    settings: dict[str, Any] = {"csv": str(table), "target": "label", "mode": "improve", "attempts": 6, "seconds": 60.0}
-    settings |= {"variant": EXPLOITS[exploit].variant, **EXPLOITS[exploit].settings}
-    env = registry.build(f"DataSciCoding-iris-v{version}", "dense", sandbox=driver, **settings)
-    env.threshold = lambda: 1.0  # type: ignore[attr-defined]  # it takes longer than the attack, and decides nothing here
+    name = f"{exploit}, {driver}, {holdout}, {os.geteuid()}, {seed}"
+    plan = EXPLOITS[exploit]
+    knobs = {"holdout": holdout, "mode": "improve", "attempts": 6, "seconds": 60.0, "sandbox": driver, **plan.settings}
+    env: Any = registry.build(plan.task, "dense", errors="short" if holdout else "long", **knobs)
+    env._tables = [noise_table(zlib.crc32(name.encode()))]
+    env.threshold = lambda: 1.0  # it takes longer than the attack, and decides nothing here
     try:
         env.reset(seed=0)
-        EXPLOITS[exploit].play(lambda code: env.step(code)[0])
-        best = env._best  # type: ignore[attr-defined]
-        held = int(env.game.holdout.sum()) or len(env.game.labels) // 2  # type: ignore[attr-defined]
+        plan.play(lambda code: env.step(code)[0])
+        best = env._now if plan.task == FEATURE_STEPS else env._best
+        shown, counts = (best.auc, best.final) if plan.task == FEATURE_STEPS else (best.shown_auc, best.auc)
+        held = int(env.game.holdout.sum()) or len(env.game.labels) // 2
     finally:
         env.close()
-    return Attack(best.shown_auc, best.auc, math.sqrt((held + 1) / (3 * held * held)))
+    return Attack(shown, counts, math.sqrt((held + 1) / (3 * held * held)))

@@ -39,12 +39,12 @@ def sampled():
 def test_an_exploit_gains_nothing_on_the_holdout(exploit, driver, folder):
     if driver == "process" and local.unused_uid(folder) is not None and exploit == "files left behind":
         pytest.skip("the process driver guards against accidents only")
-    result = red_team.attack(exploit, folder, driver, version=1)
+    result = red_team.attack(exploit, driver, 0.3)
     assert abs(result.counts - 0.5) < 4 * result.error, result
 
 
 @pytest.mark.parametrize("driver", ["landlock"], indirect=True)
-def test_labels_in_error_text_pay_on_the_papers_halves(driver, folder):
-    """The published protocol of version 0 leaks labels: each test row is a training row in another split."""
-    result = red_team.attack("labels in error text", folder, driver, version=0)
+def test_labels_in_error_text_pay_on_the_papers_halves(driver):
+    """The published protocol leaks labels: each test row is a training row in another split."""
+    result = red_team.attack("labels in error text", driver, 0.0)
     assert result.counts > 0.55, result

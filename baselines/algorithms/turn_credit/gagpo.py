@@ -17,14 +17,39 @@ subtracted (`std = false` does that alone).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
-from baselines.algorithms.groups import update_groups
+from baselines.algorithms.groups import GroupConfig, update_groups
 from baselines.algorithms.update import UpdateInput
-from baselines.configs import GAGPO as Config
-from baselines.math.estimators import anchor_cells, cell_means, group_normalised, returns_to_go, shared_turns
+from baselines.math.advantages import group_normalised, returns_to_go
+from baselines.math.estimators import anchor_cells, cell_means, shared_turns
+from baselines.ranges import NonNegative, Share
+from envsuite.types import Shaping
 from harness.types import Trajectory
+
+
+@dataclass(frozen=True)
+class GAGPO(GroupConfig):
+    """Generalised advantages from values that are means over a group's turns with the same state."""
+
+    gamma: Share = 0.95
+    """Discount of the values and of the advantages."""
+    lam: Share = 0.95
+    """Decay of the trace of the advantages."""
+    std: bool = True
+    """Divide by the standard deviation of all turns of the group."""
+    ratio: Literal["token", "turn"] = "turn"
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma)
+
+
+Config = GAGPO
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:

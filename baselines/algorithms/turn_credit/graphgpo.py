@@ -27,21 +27,39 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
-from baselines.algorithms.groups import update_groups
+from baselines.algorithms.groups import GroupConfig, update_groups
 from baselines.algorithms.update import UpdateInput
-from baselines.configs import GraphGPO as Config
-from baselines.math.estimators import (
-    anchor_cells,
-    cell_means,
-    compared_in_cells,
-    group_normalised,
-    members,
-    shared_turns,
-)
+from baselines.math.advantages import group_normalised, members
+from baselines.math.estimators import anchor_cells, cell_means, compared_in_cells, shared_turns
+from baselines.ranges import NonNegative, Share
 from harness.types import Trajectory
+
+
+@dataclass(frozen=True)
+class GraphGPO(GroupConfig):
+    """Graph-based group policy optimisation: turns compared by their distance to the goal."""
+
+    decay: Share = 0.1
+    """Factor of a turn's step reward per transition between its next state and the goal."""
+    episode_weight: NonNegative = 1.0
+    graph_weight: NonNegative = 1.0
+    merge: bool = False
+    """Average the episode advantages over equal transitions of a group (SALT)."""
+    state: Literal["text", "commands"] = "text"
+    """text: turns with equal observations are in one state | commands: their admissible commands are equal too."""
+    std: bool = True
+    """Divide by the standard deviation of the group and of the turns with the same state."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+
+Config = GraphGPO
+
 
 GOAL = None
 """The state after a won episode; every other state is a text, which may list commands."""

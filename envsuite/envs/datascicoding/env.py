@@ -1,9 +1,8 @@
 """DataSciCoding: write a scikit-learn classifier that runs; the reward is its ROC AUC.
 
 Rules. Each turn the player answers with Python code, raw or in one fenced block. The code defines
-`build_model(x_train, y_train)`, which returns a fitted estimator with `predict_proba` (variant
-`features`: `transform(df)`, which returns a DataFrame for a fixed classifier; variant `debug`: as
-`model`, starting from a broken program). The code runs on `splits` random halves of the data, each
+`build_model(x_train, y_train)`, which returns a fitted estimator with `predict_proba`. The code runs on `splits`
+random halves of the data, each
 in a fresh process of a sandbox that contains the training rows with labels and the test rows
 without; the score is computed outside. An episode ends with the first code that runs (`mode=first`,
 the paper's) or continues until the attempts are used up (`mode=improve`; `done` ends it earlier).
@@ -11,15 +10,12 @@ the paper's) or continues until the attempts are used up (`mode=improve`; `done`
 Rewards. `dense`: the mean ROC AUC over the splits (multi-class: one-vs-one), `penalty` if the code
 fails; in `improve` only the gain over the best score so far, so that submitting a program twice
 pays once. `sparse`: 1 if the score reaches the threshold, which is the reference program's score on
-the same data minus `margin` (`features`: the mean of the unchanged table's score and the
-reference's). `shaped`: from the reference program, which always needs one turn. A constant
+the same data minus `margin`. `shaped`: from the reference program, which always needs one turn. A constant
 prediction scores 0.5 and so earns a dense reward of 0.5, as in the paper; a test states this.
 
-Harder: fewer rows, noise columns, missing values, text columns, class imbalance, several bugs,
-fewer attempts, a higher threshold, less information about the data.
+Harder: fewer rows, noise columns, missing values, text columns, class imbalance, fewer attempts, a higher threshold, less information about the data.
 
-Source: POAD (Wen et al., 2024), App. E; data sets and variant `features` after CAAFE (Hollmann et
-al., 2023).
+Source: POAD (Wen et al., 2024), App. E; data sets after CAAFE (Hollmann et al., 2023).
 """
 
 from __future__ import annotations
@@ -34,7 +30,6 @@ import numpy as np
 
 from envsuite.core import TextEnv
 from envsuite.envs.datascicoding import datasets, exploring, instructions, pipelines, references, replies, scoring
-from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.instances import Instance, columns_text, instance
 from envsuite.envs.datascicoding.menu import LADDER
 from envsuite.errors import UsageError
@@ -53,10 +48,7 @@ class DataSciCoding(TextEnv):
     """A data set for which the player writes scikit-learn code. Rules: docs/envs/datascicoding.md."""
 
     knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("variant", "model", "kind of program to write", choices=("model", "features", "debug")),
         Knob("dataset", datasets.EMBEDDED, "data sets, used in turn by seed", choices=tuple(datasets.SOURCES)),
-        Knob("csv", "", "CSV file to use instead of `dataset`"),
-        Knob("target", "", "column of classes in the CSV", trusted_only=False),
         Knob("rows", 0, "number of rows, sampled by `draw`; 0 uses all", low=0, high=1_000_000),
         Knob(
             "holdout",
@@ -68,7 +60,6 @@ class DataSciCoding(TextEnv):
         Knob("errors", "long", "text of an error: up to 300 characters, or 100 in ASCII", choices=("long", "short")),
         Knob("draw", -1, "seed of rows and noise; -1 uses the episode's seed", low=-1, high=2**31 - 1),
         Knob("complete", False, "drop rows with missing values in the file"),
-        Knob("features", 0, "number of columns; 0 uses all", low=0, high=10_000),
         Knob("noise", 0, "number of noise columns to add", low=0, high=1_000),
         Knob("missing", 0.0, "share of cells to blank", low=0.0, high=0.9),
         Knob("categorical", 0.0, "share of columns shown as text; others are numbers or codes", low=0.0, high=1.0),
@@ -81,10 +72,8 @@ class DataSciCoding(TextEnv):
         Knob("explore", 0, "turns in which code runs in an interpreter on training rows", low=0, high=1_000),
         Knob("explore_chars", 2_000, "characters of output shown per exploring turn", low=100, high=100_000),
         Knob("explore_seconds", 10.0, "wall clock of an exploring turn", low=0.1, high=600.0, trusted_only=True),
-        Knob("bugs", 1, "bugs in the program to repair", low=1, high=3),
         Knob("splits", 5, "random halves", low=1, high=50),
         Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used", trusted_only=False),
-        Knob("packages", (), "packages that may be imported beside scikit-learn", choices=boosting.PACKAGES),
         Knob("max_code", 20_000, "characters of code", low=1, high=1_000_000),
         Knob("seconds", 30.0, "wall clock for all splits of one attempt", low=0.1, high=3600.0, trusted_only=True),
         Knob("memory_mb", 2048, "memory of one attempt", low=64, high=1_000_000, trusted_only=True),
@@ -92,12 +81,14 @@ class DataSciCoding(TextEnv):
             "sandbox",
             "auto",
             "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.names()),
+            choices=("auto", *drivers.DRIVERS),
             trusted_only=True,
         ),
     )
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
+    function: ClassVar[str] = "build_model"
+    """name of the function that a program defines"""
     experts: ClassVar[tuple[str, ...]] = ("", "blend")
     """'': the program that sets the threshold; `blend`: a cross-validated blend, which takes longer"""
     isolate = True
@@ -112,8 +103,6 @@ class DataSciCoding(TextEnv):
         super().__init__(**arguments)
         settings = self.settings
         self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
-        self.packages: tuple[str, ...] = getattr(settings, "packages", ())
-        boosting.require(self.packages)
         self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
         explores = bool(getattr(settings, "explore", 0))  # a form of the game without the knob has no interpreter
         programs = (exploring.RUN_PYTHON, exploring.SUBMIT) if explores else (RUN_CODE,)
@@ -127,26 +116,12 @@ class DataSciCoding(TextEnv):
         self._best = scoring.Score("no_code")
         self._last = self._best
         self._codes = 0
-        self._program = ""
-        self._bugs: tuple[str, ...] = ()
 
     # ---- the data, which other forms of the game replace -----------------------------------------------------------
 
     def _load_data(self) -> None:
         """Loads the tables. Raises at once if one is missing or cannot be played."""
-        settings = self.settings
-        self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
-        self._tables = self._tables or [_table(name) for name in settings.dataset]
-
-    @property
-    def variant(self) -> str:
-        """Kind of program that the player writes."""
-        return str(self.settings.variant)
-
-    @property
-    def function(self) -> str:
-        """Name of the function that a program defines."""
-        return "transform" if self.variant == "features" else "build_model"
+        self._tables = [_table(name) for name in self.settings.dataset]
 
     @property
     def splits(self) -> int:
@@ -172,16 +147,12 @@ class DataSciCoding(TextEnv):
     # ---- the game --------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> str:
-        settings = self.settings
         self.game = self._new_game(seed)
         self._best = self._last = scoring.Score("no_code")
         self._codes = 0
         if self._explorer is not None:
             self._explorer.reset(self.game)
         self.objective = self._write_objective()
-        if self.variant == "debug":
-            self._program, self._bugs = pipelines.broken(settings.bugs, np.random.default_rng(seed))
-            return f"{self._describe()}\n\nThe program:\n```python\n{self._program}```"
         return self._describe()
 
     def _act(self, command: str) -> Outcome:
@@ -226,14 +197,12 @@ class DataSciCoding(TextEnv):
 
     def _evaluate(self, code: str) -> scoring.Score:
         if self._lease is None:
-            self._lease = Lease(scoring.spec(self.settings.forbidden, self.packages), self.driver)
+            self._lease = Lease(scoring.spec(self.settings.forbidden), self.driver)
         settings = self.settings
-        variant = "features" if self.variant == "features" else "model"
         return scoring.evaluate(
             self._lease.pool,
             code,
             self.game,
-            variant,
             self.splits,
             settings.forbidden,
             self.limits,
@@ -256,21 +225,13 @@ class DataSciCoding(TextEnv):
 
     def threshold(self) -> float:
         """Returns the score that counts as success."""
-        reference = self.reference()
-        if self.variant == "features":
-            unchanged = self._cached_score(pipelines.UNCHANGED)
-            if reference > unchanged:
-                middle = (reference + unchanged) / 2
-                if not self.settings.holdout:
-                    return middle
-                return min(reference, max(middle, unchanged + self.settings.margin))  # a gain below it may be noise
-        return reference - self.settings.margin
+        return self.reference() - self.settings.margin
 
     def _reference_program(self) -> str:
-        return pipelines.expert(self.variant, self.game.name)
+        return pipelines.expert(self.game.name)
 
     def _blend_program(self) -> str:
-        return pipelines.ceiling(self.game.name, self.packages)
+        return pipelines.ceiling(self.game.name)
 
     def _cached_score(self, program: str) -> float:
         def compute() -> float:
@@ -300,7 +261,8 @@ class DataSciCoding(TextEnv):
     def _describe(self) -> str:
         frame, settings = self.game.features, self.settings
         rows, columns = int((~self.game.holdout).sum()), frame.shape[1]
-        text = [self.objective, f"x_train has {rows - (rows + 1) // 2} rows and {columns} columns."]
+        text = [] if settings.holdout else [self.objective]  # as published: prompts state the objective, too
+        text += [f"x_train has {rows - (rows + 1) // 2} rows and {columns} columns."]
         if settings.tell != "little":
             text.append(columns_text(frame))
         if settings.tell == "full":
@@ -313,8 +275,7 @@ class DataSciCoding(TextEnv):
     def expert(self, kind: str = "") -> str | None:
         if self.settings.mode == "improve" and self._reached():
             return "done"
-        blends = kind == "blend" and self.variant != "features"
-        program = self._blend_program() if blends else self._reference_program()
+        program = self._blend_program() if kind == "blend" else self._reference_program()
         return ("# submit\n" if self._explorer is not None else "") + program
 
     def remaining(self) -> int | None:
@@ -323,15 +284,12 @@ class DataSciCoding(TextEnv):
         return 1
 
     def random_command(self, rng: np.random.Generator) -> str:
-        return pipelines.random_program(self.variant, rng)
+        return pipelines.random_program(rng)
 
     def labels(self) -> dict[str, str]:
         leaky = self.game.leaky or drivers.is_leaky(self.driver)
         kind = "binary" if len(self.game.classes) == 2 else "multi-class"
-        labels = {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
-        if self._bugs:
-            labels["bugs"] = "+".join(self._bugs)
-        return labels
+        return {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
 
     def metrics(self) -> dict[str, float]:
         values = {"auc": self._best.auc, "auc_std": self._best.std}

@@ -75,7 +75,7 @@ class Explorer:
         self.turns = self.left = int(settings.explore)
         self.limits = replace(limits, seconds=settings.explore_seconds)
         self.characters = int(settings.explore_chars)
-        self._driver, self._forbidden, self._packages = driver, settings.forbidden, settings.packages
+        self._driver, self._forbidden = driver, settings.forbidden
         self._lease: Lease | None = None
         self._session: Session | None = None
         self._dialogue: Dialogue | None = None
@@ -116,7 +116,7 @@ class Explorer:
             x_train, y_train, _, _ = self._game.splits(1)[0]
             job = {"forbidden": self._forbidden, "sealed": scoring.sealed_modules(self._forbidden)}
             payload = pickle.dumps({**job, "x_train": scoring.plain_table(x_train), "y_train": y_train})
-            spec = scoring.spec(self._forbidden, self._packages)
+            spec = scoring.spec(self._forbidden)
             self._lease = self._lease or Lease(spec, self._driver, _MOST_SESSIONS)
             self._session = self._session or self._lease.pool.take()
             limits = replace(self.limits, seconds=self.limits.seconds * (self.turns + 1))

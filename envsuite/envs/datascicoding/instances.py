@@ -102,7 +102,7 @@ class Instance:
 
 
 def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
-    """Applies the knobs `complete rows holdout imbalance features noise categorical missing` to
+    """Applies the knobs `complete rows holdout imbalance noise categorical missing` to
     `table`; randomness comes from `seed`.
     """
     rng = np.random.default_rng([seed, *table.name.encode()])
@@ -130,8 +130,6 @@ def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
         raise UsageError(
             f"{table.name} with holdout={settings.holdout:g} has a class without a held-out row: set more."
         )
-    if 0 < settings.features < frame.shape[1]:
-        frame = frame.iloc[:, np.sort(rng.choice(frame.shape[1], settings.features, replace=False))]
     frame = _typed(frame, settings.categorical, rng)
     for number in range(settings.noise):
         frame.insert(int(rng.integers(frame.shape[1] + 1)), f"extra_{number}", rng.normal(size=len(frame)).round(4))

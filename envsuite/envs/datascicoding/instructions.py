@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from envsuite.envs.datascicoding.blending import boosting
-
-TASKS = {
-    "model": "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series of "
-    "class numbers, and returns a fitted scikit-learn classifier with predict_proba.",
-    "features": "Write Python code that defines transform(df). It gets a pandas DataFrame of features and returns one "
-    "with the same rows and the columns you choose. A logistic regression is then fitted to them.",
-    "debug": "Mend the Python program you are shown. It must define build_model(x_train, y_train), which gets a pandas "
-    "DataFrame and a Series of class numbers and returns a fitted scikit-learn classifier with predict_proba.",
-}
+TASK = (
+    "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series of class "
+    "numbers, and returns a fitted scikit-learn classifier with predict_proba."
+)
 RULES = (
     "{answer} is run on {splits} random halves of the data and "
     "scored by ROC AUC on the other halves, with {seconds:g} seconds in all. numpy is there as np, pandas as pd; "
-    "{packages} can be imported; there is no network.{forbidden}"
+    "scikit-learn can be imported; there is no network.{forbidden}"
 )
 ANSWER = " Answer with the code alone, or with one fenced code block. It"
 ENDINGS = {
@@ -34,12 +28,11 @@ HOLDOUT = {
 def write(settings: Any, answer: str) -> str:
     """Returns the instructions. `answer`: how the player answers; the sentence goes on with "is run on"."""
     never = ", ".join(settings.forbidden)
-    text = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
+    text = (TASK + RULES + ENDINGS[settings.mode]).format(
         splits=settings.splits,
         seconds=settings.seconds,
         attempts=settings.attempts,
         forbidden=f" Not allowed: {never}." if never else "",
         answer=answer,
-        packages=boosting.importable(settings.packages),
     )
     return text + HOLDOUT[settings.mode] if settings.holdout else text

@@ -1,12 +1,10 @@
-"""Programs as text: the expert's for each data set, a random player's, and broken ones to repair."""
+"""Programs as text: the expert's for each data set, and a random player's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from envsuite.envs.datascicoding.blending import blend
+from envsuite.envs.datascicoding import blend
 
 TEMPLATE = """\
 from sklearn.compose import ColumnTransformer
@@ -67,11 +65,9 @@ def transform(df):
 UNCHANGED = "def transform(df):\n    return df\n"
 
 
-def expert(variant: str, dataset: str) -> str:
+def expert(dataset: str) -> str:
     """Returns the reference program, whose score defines the threshold of `success`."""
-    if variant == "features":
-        return TRANSFORM
-    imports, model = _LINEAR if variant == "debug" else EXPERTS.get(dataset, _FOREST)
+    imports, model = EXPERTS.get(dataset, _FOREST)
     return TEMPLATE.format(imports=imports, model=model)
 
 
@@ -100,62 +96,21 @@ def build_model(x_train, y_train):
 """
 
 
-def ceiling(dataset: str, packages: Sequence[str] = ()) -> str:
-    """Returns the program of `expert:blend`: a cross-validated blend, of balance-scale on the torques of both sides.
-
-    `packages`: LightGBM and XGBoost, which take part where the sandbox has them.
-    """
-    return blend.program(packages) + "\n" + (_TORQUE if dataset == "balance-scale" else _PLAIN_COLUMNS)
+def ceiling(dataset: str) -> str:
+    """Returns the program of `expert:blend`: a cross-validated blend, of balance-scale on the torques of both sides."""
+    return blend.BLEND + "\n" + (_TORQUE if dataset == "balance-scale" else _PLAIN_COLUMNS)
 
 
-# name -> (text of the correct program, its replacement)
-BUGS: dict[str, tuple[str, str]] = {
-    "missing import": ("from sklearn.impute import SimpleImputer\n", ""),
-    "misspelt class": ("LogisticRegression(max", "LogisticRegresion(max"),
-    "unknown argument": ("max_iter=500", "max_iterations=500"),
-    "missing colon": ("(x_train, y_train):", "(x_train, y_train)"),
-    "not fitted": ("return model.fit(x_train, y_train)", "return model"),
-    "nothing returned": ("return model.fit(x_train, y_train)", "model.fit(x_train, y_train)"),
-    "predictions returned": (
-        "return model.fit(x_train, y_train)",
-        "return model.fit(x_train, y_train).predict(x_train)",
-    ),
-    "arguments swapped": ("model.fit(x_train, y_train)", "model.fit(y_train, x_train)"),
-    "unknown column": ('select_dtypes("number").columns)', 'select_dtypes("number").columns) + ["row_number"]'),
-    "wrong bracket": ('("words", words, text)])', '("words", words, text))]'),
-    "rows out of step": (
-        "model.fit(x_train, y_train)",
-        "model.fit(x_train, y_train.sample(frac=1, random_state=1).values)",
-    ),
-}
-SILENT = ("rows out of step",)
-"""bugs that raise no error: only the score reveals them"""
-
-
-def broken(bugs: int, rng: np.random.Generator) -> tuple[str, tuple[str, ...]]:
-    """Returns the reference program with `bugs` bugs in different places, and their names."""
-    program = expert("debug", "")
-    chosen: list[str] = []
-    for name in rng.permutation(sorted(BUGS)):
-        correct, wrong = BUGS[name]
-        if correct in program and not any(_overlap(correct, BUGS[earlier][0]) for earlier in chosen):
-            program = program.replace(correct, wrong, 1)
-            chosen.append(str(name))
-        if len(chosen) == bugs:
-            break
-    return program, tuple(chosen)
-
-
-def _overlap(first: str, second: str) -> bool:
-    return first in second or second in first
-
-
-def random_program(variant: str, rng: np.random.Generator) -> str:
+def random_program(rng: np.random.Generator) -> str:
     """Returns a random player's program: some of a dozen small programs are good, some poor, some do
     not run.
     """
-    programs = _RANDOM_TRANSFORMS if variant == "features" else _RANDOM_MODELS
-    return programs[int(rng.integers(len(programs)))]
+    return _RANDOM_MODELS[int(rng.integers(len(_RANDOM_MODELS)))]
+
+
+def random_transform(rng: np.random.Generator) -> str:
+    """Returns a random step of feature engineering."""
+    return _RANDOM_TRANSFORMS[int(rng.integers(len(_RANDOM_TRANSFORMS)))]
 
 
 _PLAIN = """\

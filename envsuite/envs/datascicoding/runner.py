@@ -8,7 +8,7 @@ envsuite.
 `features` is fitted in a new process, which no submission has touched).
 
 It returns a line of JSON (`verdict`, `message`, `line`) and, for "ok", little-endian arrays: probabilities
-[rows, columns] as float64, or the tables in the form of `features.read`. Everything is checked outside, where the test
+[rows, columns] as float64, or the tables in the form of `steps.features`. Everything is checked outside, where the test
 labels are: a submission that forges the answer only replaces its own predictions or features.
 """
 
@@ -30,8 +30,6 @@ from typing import Any
 
 NAME = "<submission>"
 MOST_OBJECTS = 100_000  # of a model that are searched for forbidden estimators
-PACKAGES = ("sklearn", "lightgbm", "xgboost")
-"""packages whose estimators may be forbidden"""
 FUNCTION = {"model": "build_model", "features": "transform"}
 
 
@@ -56,6 +54,7 @@ def warm_up() -> None:
         }
         labels = np.arange(size) % kinds
         job = {"forbidden": (), "sealed": (), "x_train": frame, "x_test": frame, "y_train": labels}
+        job["classifiers"] = ("logistic",)
         plain = (np.column_stack([frame["a"], frame["b"]]), [(["x", "y"], labels % 2)])
         splits = [(plain, labels, plain)]
         for variant, code in (("features", "def transform(df): return df"), ("model", _TOY), ("fixed", "")):
@@ -214,7 +213,7 @@ def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> 
 
 
 def _transform(job: dict[str, Any]) -> bytes:
-    """Returns the submission's features of training and test rows as plain arrays: see `features.read`."""
+    """Returns the submission's features of training and test rows as plain arrays: see `steps.features`."""
     import numpy as np
     import pandas as pd
 
@@ -255,7 +254,7 @@ def _fit_fixed(job: dict[str, Any]) -> bytes:
     predictions = []
     for train, labels, test in job["splits"]:
         rows, new_rows = _frame(train), _frame(test)
-        for name in job.get("classifiers", ("logistic",)):
+        for name in job["classifiers"]:
             fitted = _fixed(len(train[0][0]), len(train[1]), name).fit(rows, labels)
             predictions.append(fitted.predict_proba(new_rows))
     return b"".join(np.asarray(values).astype("<f8").tobytes() for values in predictions)
@@ -330,7 +329,7 @@ def _look_inside(model: Any, forbidden: set[str]) -> None:
         if id(part) in seen or isinstance(part, (str, bytes, int, float, type(None))):
             continue
         seen.add(id(part))
-        names = {kind.__name__ for kind in type(part).__mro__ if kind.__module__.partition(".")[0] in PACKAGES}
+        names = {kind.__name__ for kind in type(part).__mro__ if kind.__module__.partition(".")[0] == "sklearn"}
         if names & forbidden:
             raise Rejection("forbidden", f"{(names & forbidden).pop()} may not be used")
         waiting += _inner_objects(part)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import pickle
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envsuite.envs.datascicoding import features
-from envsuite.envs.datascicoding.blending import boosting
 from envsuite.errors import EngineFailure
 from envsuite.sandbox import packages
 from envsuite.sandbox.protocol import Fate, HostKill, Limits, Result, Spec
@@ -77,10 +75,10 @@ def sealed_modules(forbidden: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @cache
-def spec(forbidden: tuple[str, ...], packages: tuple[str, ...] = ()) -> Spec:
-    """Returns the sandbox in which submissions run that may not use these estimators, but may import `packages`."""
+def spec(forbidden: tuple[str, ...]) -> Spec:
+    """Returns the sandbox in which submissions run that may not use these estimators."""
     sealed = tuple(name.replace(".", "/") + ".py" for name in sealed_modules(forbidden))
-    return boosting.extended(replace(SPEC, sealed=sealed), packages)
+    return replace(SPEC, sealed=sealed)
 
 
 VERDICTS = {
@@ -125,7 +123,6 @@ def evaluate(
     pool: Pool,
     code: str,
     instance: PlayableTable,
-    variant: str,
     splits: int,
     forbidden: tuple[str, ...],
     limits: Limits,
@@ -133,15 +130,13 @@ def evaluate(
 ) -> Score:
     """Runs `code` on every split, each in a separate fork; stops at the first that fails.
 
-    In the variant `features` the code gets no label; the fixed classifier is fitted to its features in one more run,
-    which the code has not touched. `limits.seconds` covers all runs together. `error_characters`: length of an error's
+    `limits.seconds` covers all runs together. `error_characters`: length of an error's
     text, in ASCII; 0 for the long form of the paper's protocol. Raises EngineFailure if the sandbox fails.
     """
-    job: dict[str, object] = {"code": code, "variant": variant, "output": instance.output}
+    job: dict[str, object] = {"code": code, "variant": "model", "output": instance.output}
     job.update(forbidden=forbidden, sealed=sealed_modules(forbidden))
     rows = SplitRows(instance, splits)
-    predict = predict_from_features if variant == "features" else _predict
-    score, predictions = predict(pool, job, rows, limits, error_characters)
+    score, predictions = _predict(pool, job, rows, limits, error_characters)
     if score.verdict == "timeout":
         return replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
     if score.verdict != "ok":
@@ -195,47 +190,6 @@ def _predict(
             return score, []
         predictions.append(values[0][np.argsort(order)])
     return Score("ok", seconds=limits.seconds - left), predictions
-
-
-def predict_from_features(
-    pool: Pool,
-    job: Mapping[str, object],
-    rows: SplitRows,
-    limits: Limits,
-    error_characters: int,
-    classifiers: Sequence[str] = (),
-) -> tuple[Score, list[np.ndarray]]:
-    """Runs `transform` on every split without labels, and fits the classifiers in a run that it has not touched.
-
-    Returns the verdict and, per split and classifier, the values of test and held-out rows. `classifiers`: names;
-    without any, the classifier of the paper's protocol is used.
-    """
-    left, fits = limits.seconds, []
-    for number, (x_train, y_train, _, _) in enumerate(rows.parts):
-        tables = {"variant": "features", "x_train": plain_table(x_train), "x_test": plain_table(rows.seen(number))}
-        left_now = replace(limits, seconds=max(0.05, left))
-        score, body, seconds = run_job(pool, {**job, **tables}, left_now, error_characters)
-        left -= seconds
-        if score.verdict != "ok":
-            return score, []
-        try:
-            table = features.read(body, len(x_train) + len(rows.orders[number]))
-        except ValueError as error:
-            return Score("bad_return", str(error)), []
-        fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
-    fixed: dict[str, object] = {"variant": "fixed", "splits": fits}
-    if classifiers:
-        fixed["classifiers"] = list(classifiers)
-    score, body, _ = run_job(pool, {**job, **fixed}, replace(limits, seconds=max(0.05, left)), error_characters)
-    if score.verdict != "ok":
-        return score, []
-    each = range(max(1, len(classifiers)))
-    orders = [order for order in rows.orders for _ in each]
-    widths = [width for width in rows.widths for _ in each]
-    score, values = predictions_of(body, [(len(order), width) for order, width in zip(orders, widths, strict=True)])
-    if score.verdict != "ok":
-        return score, []
-    return score, [part[np.argsort(order)] for part, order in zip(values, orders, strict=True)]
 
 
 def row_order(tests: int, held: int, digest: str, split: int) -> np.ndarray:

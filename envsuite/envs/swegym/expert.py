@@ -34,10 +34,9 @@ def _written(path: str, before: bytes | None, after: bytes) -> str:
     except UnicodeDecodeError:
         text = False
     if not text or not new.endswith("\n") or new.endswith("\n\n"):
-        place = _absolute(path)
-        return (
-            f"mkdir -p $(dirname {place}) && base64 -d > {place} <<'E'\n{base64.encodebytes(after).decode().strip()}\nE"
-        )
+        target = _absolute(path)
+        encoded = base64.encodebytes(after).decode().strip()
+        return f"mkdir -p $(dirname {target}) && base64 -d > {target} <<'E'\n{encoded}\nE"
     if before is not None and old.endswith("\n"):
         replaced = _replaced(path, old.splitlines(), new.splitlines())
         if replaced is not None and len(replaced) < len(new):

@@ -20,8 +20,6 @@ from envsuite.sandbox.protocol import Fate, Limits, Session
 
 SHOWN = "/testbed"
 """path of the repository in texts, whatever the driver calls it"""
-LARGE = 1000
-"""number of files from which changes are found by git instead of by comparing all files"""
 LONGEST = 120_000
 """bytes of a command: the kernel refuses words of 128 KiB or more"""
 WINDOW = 200
@@ -29,7 +27,7 @@ WINDOW = 200
 _GIT = (
     "git init -q --template= . && git add -A -f . && "
     "git -c user.name=envsuite -c user.email=envsuite@localhost -c commit.gpgsign=false "
-    "commit -q --no-verify -m base && git rev-parse HEAD"
+    "commit -q --no-verify -m base"
 )
 _DATE = {"GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z"}
 _WRITE = (
@@ -76,7 +74,6 @@ class Workspace:
         made = self.session.run(_GIT, limits=Limits(seconds=300, disk_mb=4096), environment=_DATE)
         if made.fate is not Fate.EXITED or made.exit_code:
             raise EngineFailure(f"The repository could not be laid out: {made.stderr.decode(errors='replace')[-300:]}")
-        self._commit = made.stdout.decode().strip()
         self.session.snapshot()
 
     def again(self) -> None:
@@ -210,28 +207,8 @@ class Workspace:
         return contents
 
     def changes(self, base: Mapping[str, bytes]) -> dict[str, bytes | None]:
-        """Returns the differences from the files `base`: path -> content, None for a removed file.
-
-        In a large repository only the files that git lists are compared. The agent controls that
-        git; lying to it only hides the agent's own work.
-        """
-        touched = self._touched() if len(base) > LARGE else None
-        if touched is None:
-            return changes(base, self.files())
-        contents = {path: self.read(path) for path in sorted(touched)}
-        return {path: content for path, content in contents.items() if base.get(path) != content}
-
-    def _touched(self) -> set[str] | None:
-        """Returns paths that differ from the first commit or are new; None if git fails."""
-        command = (
-            f"git diff --no-ext-diff --no-textconv --no-renames --name-only -z {self._commit} && "
-            "git ls-files -oz --exclude-standard"
-        )
-        done = self.session.run(command, limits=Limits(seconds=120, output_kb=8000, disk_mb=4096))
-        if done.fate is not Fate.EXITED or done.exit_code or done.cut:
-            return None
-        names = done.stdout.decode(errors="surrogateescape").split("\0")
-        return {name for name in names if name and not _LEFT & set(name.split("/")) and name.isprintable()}
+        """Returns the differences from the files `base`: path -> content, None for a removed file."""
+        return changes(base, self.files())
 
     def shown(self, text: str) -> str:
         """Returns `text` with the repository called /testbed, cut in the middle to the allowed size of

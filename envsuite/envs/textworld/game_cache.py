@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,66 +157,18 @@ def generate_many(
             worker.close()
 
 
-class PackedGame(NamedTuple):
-    """A game generated on another machine."""
-
-    files: dict[str, bytes]
-    """name -> contents"""
-    problem: str = ""
-    """one-line reason if the game is missing"""
-
-
-def make_games(specs: Sequence[GameSpec]) -> list[PackedGame]:
-    """Returns games from this machine's cache, generated if necessary, for transfer to another
-    machine.
-    """
-    return [
-        PackedGame(
-            {file.name: file.read_bytes() for file in result.path.parent.iterdir()} if result.path else {},
-            result.problem,
-        )
-        for result in generate_many(specs, 1)
-    ]
-
-
-RunRemotely = Callable[[Callable[[Sequence[Any]], list[Any]], Sequence[Any]], Iterator[Any]]
-"""Calls a function elsewhere on batches of items and yields the answers in the order of the items."""
-
-
-def fetch_many(specs: Sequence[GameSpec], run_remotely: RunRemotely) -> Iterator[GenerationResult]:
-    """Like `generate_many`, but on other machines; the games are copied into the local cache."""
-    missing = [find_game(spec) is None for spec in specs]
-    packed_games = run_remotely(
-        make_games, [spec for spec, is_missing in zip(specs, missing, strict=True) if is_missing]
-    )
-    for spec, is_missing in zip(specs, missing, strict=True):
-        packed: PackedGame = next(packed_games) if is_missing else PackedGame({})
-        if packed.problem:
-            yield GenerationResult(spec, None, packed.problem)
-        elif is_missing:
-            yield GenerationResult(spec, _place(spec, partial(_unpack, packed)))
-        else:
-            yield GenerationResult(spec, story_path(spec))
-
-
-def _unpack(packed: PackedGame, folder: Path) -> None:
-    for name, content_digest in packed.files.items():
-        (folder / name).write_bytes(content_digest)
-
-
 def prepare(
     settings: Mapping[str, Any],
     seeds: Iterable[int],
     processes: int | None = None,
-    run_remotely: RunRemotely | None = None,
 ) -> Iterator[GenerationResult]:
     """Generates the games that a task with these settings plays for `seeds`.
 
-    Uses `fetch_many` if `run_remotely` is given. Raises UsageError if the task plays files.
+    Raises UsageError if the task plays files.
     """
     if settings.get("game"):
         raise UsageError(f"game={settings['game']} is a file or folder, so there is nothing to generate.")
     challenge = settings.get("challenge", "custom")
     own = {name: settings[name] for name in SETTINGS[challenge] if name in settings}
     specs = [game_spec(challenge, own, seed, settings.get("split_by", "seed")) for seed in seeds]
-    return generate_many(specs, processes) if run_remotely is None else fetch_many(specs, run_remotely)
+    return generate_many(specs, processes)

@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envsuite.envs.textworld.engine.fast_generation import fast_generation
 from envsuite.envs.textworld.engine.patches import apply_patches
 from envsuite.envs.textworld.games import GameSpec, setting_name
 from envsuite.envs.textworld.structure import split_of, structure_digest
@@ -96,8 +95,7 @@ def _make_game_of_seed(spec: GameSpec) -> Game:
     options = textworld.GameOptions()  # a new object per game, because the challenges modify it
     options.seeds = int(spec.seed)
     try:
-        with fast_generation():
-            return _generate(spec, options)
+        return _generate(spec, options)
     except (OSError, MemoryError):
         raise  # a fault of the machine, not of the game
     except Exception as error:  # the generator raises errors of many kinds

@@ -66,12 +66,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--baseline-episodes", type=int, default=None, help="seeds per baseline (default: as many as for the model)"
     )
     add_flags(group, Execution)
-    group.add_argument(
-        "--policy-replicas",
-        type=int,
-        default=0,
-        help="with --executor ray: actors that hold a copy of the model; 0: none",
-    )
     add_flags(group, Budget)
     group.add_argument(
         "--reuse",
@@ -100,7 +94,6 @@ class Call(NamedTuple):
     execution: Execution
     output_dir: Path = Path("runs")
     reuse: str = "off"
-    policy_replicas: int = 0
     verbose: bool = False
 
 
@@ -113,9 +106,5 @@ def read_call(args: argparse.Namespace) -> Call:
             raise UsageError(f"--baseline-episodes must be at least 1, not {args.baseline_episodes}.")
         flags["baseline_episodes"] = args.baseline_episodes
     execution = read(Execution, named(args, Execution), budget=read(Budget, named(args, Budget)), isolate_unknown=True)
-    if args.policy_replicas < 0:
-        raise UsageError(f"--policy-replicas must be at least 0, not {args.policy_replicas}.")
-    if execution.executor != "ray" and args.policy_replicas:
-        raise UsageError("--policy-replicas needs --executor ray.")
     connection = read(Connection, named(args, Connection))
-    return Call(flags, connection, execution, args.output_dir, args.reuse, args.policy_replicas, args.verbose)
+    return Call(flags, connection, execution, args.output_dir, args.reuse, args.verbose)

@@ -75,7 +75,7 @@ class Players:
         if name in self._made and self._made[name][0] != options:
             self._made.pop(name)[1].close()
         if name not in self._made:
-            self._made[name] = options, _load(name, options, self.call)
+            self._made[name] = options, make_policy(name, **options)
         return self._made[name][1]
 
     def stored(self, name: str, config: RunConfig, console: Console) -> Series | None:
@@ -125,16 +125,6 @@ class Players:
                 policy.close()
 
 
-def _load(name: str, options: dict[str, Any], call: Call) -> Policy:
-    """Creates the policy in this process, or replicas of it on the cluster."""
-    if call.policy_replicas and is_model(name) and not on_server(name, call.connection.base_url):
-        from harness.cluster.connect import connect
-        from harness.cluster.replicas import RayPolicy
-
-        return RayPolicy(connect(call.execution.ray_address), name, call.policy_replicas, options)
-    return make_policy(name, **options)
-
-
 def run_options(call: Call, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
     _check_flags(call, config)
@@ -166,8 +156,6 @@ def _check_flags(call: Call, config: RunConfig) -> None:
     model = config.model
     if not is_model(model):
         return
-    if call.policy_replicas and len(members(model)) > 1:
-        raise UsageError(f"--policy-replicas copies one model, not the team {model}: leave it out.")
     row = find(model, call.connection.base_url, config.sampling.action_mode)[0]
     if call.execution.budget.cost and "price" in row.options and not call.connection.price:
         raise UsageError(

@@ -169,8 +169,8 @@ def test_the_expert_wins_gold_and_the_sample_submission_nothing(lease, tmp_path,
     monkeypatch.setattr(programs, "reference", lambda output, rows: programs.linear(output))  # a fast one
     env = registry.build("DataSciCoding-mle-v0", "dense", table="t", mode="improve", sandbox=lease.driver)
     try:
-        text, info = env.reset(seed=0)
-        assert "The metric is rmse; lower is better." in text
+        _, info = env.reset(seed=0)
+        assert "The metric is rmse; lower is better." in info["objective"]
         assert info["labels"]["medals_from"] == "baselines"
         text, reward, _, _, info = env.step(programs.SAMPLE)
         assert (reward, info["medal"], info["is_action_valid"]) == (0.0, "", True)

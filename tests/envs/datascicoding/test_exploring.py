@@ -29,7 +29,7 @@ def driver(request):
 
 @pytest.fixture(scope="module")
 def warm(driver):
-    env = registry.build("DataSciCoding-explore-v1", "dense", sandbox=driver, dataset=("iris",), splits=2)
+    env = registry.build("DataSciCoding-explore-v0", "dense", sandbox=driver, dataset=("iris",), splits=2)
     yield env
     env.close()
 
@@ -87,7 +87,7 @@ def test_an_interpreter_that_ends_is_told_and_a_new_one_starts_without_costing_a
 
 
 def test_a_turn_that_takes_too_long_ends_the_interpreter(driver):
-    env = registry.build("DataSciCoding-explore-v1", sandbox=driver, dataset=("iris",), explore_seconds=0.5)
+    env = registry.build("DataSciCoding-explore-v0", sandbox=driver, dataset=("iris",), explore_seconds=0.5)
     env.reset(seed=0)
     text = shown(env, "import time\nwhile True: time.sleep(0.01)")
     assert text == "The code took too long. A new interpreter starts: all variables are lost."
@@ -115,7 +115,7 @@ def test_long_output_keeps_its_ends_and_odd_characters_are_removed(env):
 
 
 def test_code_counts_as_submitted_once_the_turns_are_used_up(driver):
-    env = registry.build("DataSciCoding-explore-v1", "dense", sandbox=driver, dataset=("iris",), explore=1, splits=1)
+    env = registry.build("DataSciCoding-explore-v0", "dense", sandbox=driver, dataset=("iris",), explore=1, splits=1)
     env.reset(seed=0)
     assert env.step("```python\n1\n```")[0].endswith("so that every further program is submitted.")
     text, reward, *_ = env.step("```python\n1\n```")
@@ -163,7 +163,7 @@ def test_both_actions_are_tools_and_commands_turn_back_into_calls():
 
 def test_exploring_needs_a_holdout():
     with pytest.raises(UsageError, match="explore needs a holdout"):
-        registry.build("DataSciCoding-iris-v0", explore=3, sandbox="process")
+        registry.build("DataSciCoding-iris-v0", explore=3, holdout=0.0, sandbox="process")
 
 
 def test_a_person_explores_by_plain_lines_and_reads_how_to_submit_and_what_success_needs(env):
@@ -172,7 +172,7 @@ def test_a_person_explores_by_plain_lines_and_reads_how_to_submit_and_what_succe
         iter(["len(x_train)", ":help", "```submit", *STUMP.split("\n"), "```"]),
         [],
     )
-    (run,) = play(env, [episode(registry.TASKS["DataSciCoding-explore-v1"], 0)], lambda _: next(lines), said.append)
+    (run,) = play(env, [episode(registry.TASKS["DataSciCoding-explore-v0"], 0)], lambda _: next(lines), said.append)
     assert [turn.commands[0].split("\n")[0] for turn in run.turns] == ["# run", "```submit"]
     assert exploring.PLAY_HELP in said[0] and said[1].startswith("47\n") and said[2].endswith(exploring.PLAY_HELP)
     info = run.turns[-1].info
@@ -183,9 +183,9 @@ def test_a_person_explores_by_plain_lines_and_reads_how_to_submit_and_what_succe
 
 
 def test_without_a_score_a_person_reads_that_no_program_ran(driver):
-    env = registry.build("DataSciCoding-explore-v1", "dense", sandbox=driver, dataset=("iris",), explore=1, attempts=1)
+    env = registry.build("DataSciCoding-explore-v0", "dense", sandbox=driver, dataset=("iris",), explore=1, attempts=1)
     lines, said = iter(["1 + 1", "nonsense"]), []
-    (run,) = play(env, [episode(registry.TASKS["DataSciCoding-explore-v1"], 0)], lambda _: next(lines), said.append)
+    (run,) = play(env, [episode(registry.TASKS["DataSciCoding-explore-v0"], 0)], lambda _: next(lines), said.append)
     assert said[-1].endswith("No program ran, so there is no score.")
     assert "threshold" not in run.turns[-1].info
     env.close()

@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="the datascicoding extra is not installed"
 
 
 def test_what_is_shown_comes_from_the_halves_and_what_counts_from_the_holdout(build):
-    env = build(task="DataSciCoding-breast-cancer-v1")
+    env = build(task="DataSciCoding-breast-cancer-v0")
     assert "which is not shown" in env.instructions
     env.reset(seed=0)
     text, reward, *_, info = env.step(STUMP)
@@ -23,8 +23,8 @@ def test_what_is_shown_comes_from_the_halves_and_what_counts_from_the_holdout(bu
     assert f"{score.auc:.4f}" not in text
 
 
-def test_errors_are_short_and_ascii_in_version_1(build):
-    env = build(task="DataSciCoding-iris-v1")
+def test_errors_are_short_and_ascii(build):
+    env = build(task="DataSciCoding-iris-v0")
     env.reset(seed=0)
     text = env.step("def build_model(x, y): raise ValueError('ä' + 'x' * 500)")[0]
     assert text.isascii()

@@ -90,7 +90,6 @@ def test_without_a_holdout_no_row_is_held_out():
 
 def test_each_knob_does_what_it_says():
     assert len(game(rows=100).labels) == 100
-    assert game(features=4).features.shape[1] == 4
     noisy = game(noise=3).features
     assert noisy.shape[1] == 33
     assert sum(name.startswith("extra_") for name in noisy) == 3
@@ -106,15 +105,18 @@ def test_each_knob_does_what_it_says():
         game("iris", rows=6)
 
 
-def test_text_columns_of_a_file_are_codes_unless_asked_for_as_text(tmp_path):
-    rows = ["Ship,Planet,Asleep,Cabin,Age,Arrived"]
-    for k in range(60):
-        rows.append(
-            f"s{k},{('Earth', 'Mars', 'Europa', '')[k % 4]},{k % 3 == 0},{'BFG'[k % 3]}/{k % 5},{20 + k % 7},{k % 2 == 0}"
-        )
-    path = tmp_path / "ships.csv"
-    path.write_text("\n".join(rows) + "\n")
-    table = datasets.load_csv(str(path), "Arrived")
+def test_text_columns_of_a_file_are_codes_unless_asked_for_as_text():
+    import pandas as pd
+
+    ships = {
+        "Ship": [f"s{k}" for k in range(60)],
+        "Planet": [("Earth", "Mars", "Europa", None)[k % 4] for k in range(60)],
+        "Asleep": [k % 3 == 0 for k in range(60)],
+        "Cabin": [f"{'BFG'[k % 3]}/{k % 5}" for k in range(60)],
+        "Age": [20 + k % 7 for k in range(60)],
+    }
+    arrived = pd.Series([k % 2 == 0 for k in range(60)])
+    table = datasets.Dataset("ships", "", pd.DataFrame(ships), arrived)
     codes = instances.instance(table, SimpleNamespace(**PLAIN), 0).features
     assert all(kind.kind == "f" for kind in codes.dtypes)
     assert codes["Planet"].isna().sum() == 15

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from envsuite.envs.datascicoding import steps
-from envsuite.envs.datascicoding.steps import StepScore
+from envsuite.envs.datascicoding.steps import scores
+from envsuite.envs.datascicoding.steps.scores import StepScore
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
 TORQUES = (
@@ -35,7 +35,7 @@ def test_steps_are_applied_in_turn_with_names_of_their_own():
         "scale = 10\ndef transform(df):\n    return df.assign(c=df['b'] * scale)",
     ]
     names = {"np": np, "pd": pd}
-    exec(steps.program(codes), names)
+    exec(scores.program(codes), names)
     made = names["transform"](pd.DataFrame({"a": [1, 2]}))
     assert made.to_dict("list") == {"a": [1, 2], "b": [2, 4], "c": [20, 40]}
 

@@ -32,7 +32,6 @@ from envsuite.envs.datascicoding.added import competition, programs, storage
 from envsuite.envs.datascicoding.added.competition import Competition, CompetitionScore
 from envsuite.envs.datascicoding.added.env import AddedTable
 from envsuite.envs.datascicoding.added.leaderboards import MEDALS, Thresholds
-from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.instances import shortened
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Lease
@@ -41,7 +40,7 @@ from envsuite.types import Knob
 INSTRUCTIONS = (
     "Write a Python script. It runs in a folder with train.csv, test.csv and sample_submission.csv, and must write "
     "submission.csv with the columns and ids of sample_submission.csv. Answer with the script alone, or with one "
-    "fenced code block. It has {seconds:g} seconds; numpy, pandas, scipy{packages} can be imported; there is no "
+    "fenced code block. It has {seconds:g} seconds; numpy, pandas, scipy and scikit-learn can be imported; there is no "
     "network."
 )
 ENDINGS = {
@@ -54,7 +53,7 @@ SCORES = (
 )
 DATASETS = ("breast-cancer", "digits", "balance-scale")
 """bundled sets on which a linear model does not reach the largest score"""
-KEPT = ("errors", "tell", "mode", "attempts", "penalty", "packages", "max_code", "sandbox", "seconds", "memory_mb")
+KEPT = ("errors", "tell", "mode", "attempts", "penalty", "max_code", "sandbox", "seconds", "memory_mb")
 
 
 class CompetitionEnv(AddedTable):
@@ -80,9 +79,7 @@ class CompetitionEnv(AddedTable):
     def _write_instructions(self) -> str:
         settings = self.settings
         text = INSTRUCTIONS + ENDINGS[settings.mode] + SCORES
-        named = boosting.importable(settings.packages)
-        packages = f", {named}" if settings.packages else f" and {named}"
-        return text.format(seconds=settings.seconds, attempts=settings.attempts, packages=packages)
+        return text.format(seconds=settings.seconds, attempts=settings.attempts)
 
     def _new_game(self, seed: int) -> Competition:  # type: ignore[override]
         game = self._competitions[seed % len(self._competitions)]
@@ -107,7 +104,7 @@ class CompetitionEnv(AddedTable):
 
     def _describe(self) -> str:
         game, settings = self.game, self.settings
-        text = [self.objective]
+        text = []
         if settings.tell != "little":
             listed = shortened([column.name for column in game.table.columns])
             train = len(game.table.parts) - len(game.test_rows)
@@ -134,7 +131,7 @@ class CompetitionEnv(AddedTable):
     def _submit(self, code: str) -> scoring.Score | tuple[float, float]:
         """Runs a script; returns the public and the private score, or why there are none."""
         if self._lease is None:
-            self._lease = Lease(boosting.extended(competition.SPEC, self.packages), self.driver)
+            self._lease = Lease(competition.SPEC, self.driver)
         short = 100 if self.settings.errors == "short" else 0
         verdict, submission = self.game.run(self._lease.pool, code, self.limits, short)
         if verdict.verdict != "ok":

@@ -21,7 +21,6 @@ from envsuite.envs.datascicoding import exploring, scoring
 from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
-from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.env import DataSciCoding
 from envsuite.envs.datascicoding.instances import columns_text
 from envsuite.envs.datascicoding.instructions import ANSWER
@@ -35,7 +34,7 @@ MODELS = {
 METRICS = {False: ("auc", "ROC AUC"), True: ("r2", "R2")}
 RULES = (
     "{answer} is run once, with {seconds:g} seconds, and scored "
-    "by {metric}. numpy is there as np, pandas as pd; {packages} can be imported; there is no network.{forbidden}"
+    "by {metric}. numpy is there as np, pandas as pd; scikit-learn can be imported; there is no network.{forbidden}"
 )
 ENDINGS = {
     "first": " The first code that runs counts; you have {attempts} attempts. You are shown the score on validation "
@@ -44,7 +43,7 @@ ENDINGS = {
     "counts is the score, on further rows, of the program with the best score shown.",
 }
 KEPT: tuple[str, ...] = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
-KEPT += ("packages", "explore", "explore_chars", "explore_seconds")
+KEPT += ("explore", "explore_chars", "explore_seconds")
 
 
 class AddedTable(DataSciCoding):
@@ -60,7 +59,6 @@ class AddedTable(DataSciCoding):
     ranges = {"auc": (0.0, 1.0), "r2": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = {}
     experts = ("",)
-    variant = "model"
     splits = 1
     game: TableGame  # type: ignore[assignment]
 
@@ -81,7 +79,6 @@ class AddedTable(DataSciCoding):
             metric=METRICS[self.table.is_regression][1],
             forbidden=f" Not allowed: {never}." if never else "",
             answer=exploring.instructions(settings) if settings.explore else ANSWER,
-            packages=boosting.importable(settings.packages),
         )
 
     def _new_game(self, seed: int) -> TableGame:  # type: ignore[override]
@@ -93,7 +90,7 @@ class AddedTable(DataSciCoding):
 
     def _describe(self) -> str:
         frame, settings = self.game.features, self.settings
-        text = [self.objective, f"x_train has {len(frame)} rows and {frame.shape[1]} columns."]
+        text = [f"x_train has {len(frame)} rows and {frame.shape[1]} columns."]
         if settings.tell != "little":
             text.append(columns_text(frame))
         if settings.tell == "full":

@@ -76,7 +76,7 @@ def linear(output: str) -> str:
 def random_program(output: str, rng: np.random.Generator) -> str:
     """Returns a random player's program for an output of `classes` or `numbers`: good, poor, or broken."""
     if output == "classes":
-        return pipelines.random_program("model", rng)
+        return pipelines.random_program(rng)
     return _RANDOM_REGRESSIONS[int(rng.integers(len(_RANDOM_REGRESSIONS)))]
 
 

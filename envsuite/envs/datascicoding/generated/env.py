@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from envsuite.envs.datascicoding import exploring, scoring
-from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.env import DataSciCoding
 from envsuite.envs.datascicoding.generated import graphs, programs
 from envsuite.envs.datascicoding.generated.columns import KINDS_OF_LEVELS, NUMBER_CODE
@@ -40,7 +39,7 @@ INSTRUCTIONS = (
     "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series, and returns a "
     "fitted scikit-learn estimator: with predict_proba if you are to predict one of two classes (0 or 1, scored by ROC "
     "AUC), with predict if you are to predict a number (scored by R2).{answer} is run once, with {seconds:g} seconds. numpy "
-    "is there as np, pandas as pd; {packages} can be imported; there is no network.{forbidden} The model is fitted to older "
+    "is there as np, pandas as pd; scikit-learn can be imported; there is no network.{forbidden} The model is fitted to older "
     "cases and scored on later ones, whose mix differs. You are shown the score on some later cases, as a share of the best "
     "score there is. What counts is the score on other later cases, which is not shown."
 )
@@ -57,8 +56,8 @@ KEPT: tuple[str, ...] = (
     "forbidden",
     "max_code",
     "memory_mb",
+    "sandbox",
 )
-KEPT += ("packages", "sandbox")
 
 
 class GeneratedTables(DataSciCoding):
@@ -95,7 +94,6 @@ class GeneratedTables(DataSciCoding):
     ranges = {"share": (0.0, 1.0), "ran": (0.0, 1.0), "dense": (0.0, 1.0)}
     levels = LEVELS
     experts = ("",)
-    variant = "model"
     splits = 1
     chance = 0.0
     game: CausalTable  # type: ignore[assignment]
@@ -118,7 +116,6 @@ class GeneratedTables(DataSciCoding):
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
             answer=exploring.instructions(settings) if settings.explore else ANSWER,
-            packages=boosting.importable(settings.packages),
         )
 
     def _write_objective(self) -> str:
@@ -128,7 +125,7 @@ class GeneratedTables(DataSciCoding):
 
     def _describe(self) -> str:
         frame, world = self.game.training.frame, self.game.world
-        lines = [self.objective, f"x_train has {len(frame)} rows and {frame.shape[1]} columns:"]
+        lines = [f"x_train has {len(frame)} rows and {frame.shape[1]} columns:"]
         marker = (world.marker,) if world.marker else ()
         columns = (*world.node_columns, *(trap.column for trap in world.traps), *marker)
         described = {column.name: column for column in columns}
@@ -157,7 +154,7 @@ class GeneratedTables(DataSciCoding):
         return super()._reached() and self._best.auc > 0.0  # a constant never wins, whatever the reference reaches
 
     def _reference_program(self) -> str:
-        return programs.expert(self.game.world, self.packages)
+        return programs.expert(self.game.world)
 
     def blind_script(self) -> list[str]:
         return [programs.blind(self.game.world.numeric)]

@@ -1,8 +1,8 @@
 """Families of causal graphs among the features, and how the splits divide them.
 
-A graph is a tuple with the parents of each node; a parent has a smaller number than its child. `family_of` recognizes
-the family of a graph from properties that do not depend on the names of nodes, so that no graph of one family is
-equal to a graph of another up to renaming.
+A graph is a tuple with the parents of each node; a parent has a smaller number than its child. Families differ in
+properties that do not depend on the names of nodes, so that no graph of one family is equal to a graph of another up to
+renaming.
 """
 
 from __future__ import annotations
@@ -57,23 +57,6 @@ def draw_graph(family: str, nodes: int, stream: Stream) -> Graph:
     if family == "mesh":
         return ((), (), (), (0, 1), (2, 3), *(_two_of(k, stream) for k in range(5, nodes)))
     raise ValueError(f"no family of graphs is called {family!r}")
-
-
-def family_of(graph: Graph) -> str:
-    """Returns the family of a graph, from its degrees, depth and number of roots."""
-    depths: list[int] = []
-    children = [0] * len(graph)
-    for parents in graph:
-        depths.append(1 + max((depths[parent] for parent in parents), default=-1))
-        for parent in parents:
-            children[parent] += 1
-    if max(map(len, graph)) == 1:
-        if max(children) == 1:
-            return "chain"
-        return "star" if max(depths) == 1 else "tree"
-    if max(depths) == 1:
-        return "layers"
-    return "ladder" if sum(not parents for parents in graph) == 1 else "mesh"
 
 
 def _two_of(bound: int, stream: Stream) -> tuple[int, int]:

@@ -44,7 +44,7 @@ _SUMMARIES = {
 def _task(name: str, summary: str, level: str = "", **knobs: Any) -> Task:
     splits: dict[str, range | Seeds] = dict(SPLITS)
     return Task(
-        f"DataSciCoding-generated-{name}-v1",
+        f"DataSciCoding-generated-{name}-v0",
         ENTRY,
         kwargs=knobs,
         splits=splits,

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from envsuite.envs.datascicoding.blending import blend
+from envsuite.envs.datascicoding import blend
 from envsuite.envs.datascicoding.generated import themes
 from envsuite.envs.datascicoding.generated.columns import AMOUNT, NUMBER_CODE, TEXT_CODE, CausalColumn, levels_of
 from envsuite.envs.datascicoding.generated.world import World
-from envsuite.envs.datascicoding.pipelines import TEMPLATE
 
 PREPARED = '''\
 
@@ -116,7 +115,7 @@ MORE.append(smooth)
 '''
 
 
-def expert(world: World, packages: Sequence[str] = ()) -> str:
+def expert(world: World) -> str:
     """Returns the expert's program, a blend of models on prepared columns and on features that the notes suggest.
 
     The expert has read the notes: it leaves out columns that are known too late or have no bearing, reads entries as
@@ -124,7 +123,7 @@ def expert(world: World, packages: Sequence[str] = ()) -> str:
     the mechanism.
     """
     model = f"Prepared(Joined(Blend({0 if world.numeric else 2})))"
-    return blend.program(packages) + "\n" + _known(world) + PREPARED + JOINED + FIT.format(model=model)
+    return blend.BLEND + "\n" + _known(world) + PREPARED + JOINED + FIT.format(model=model)
 
 
 def _known(world: World) -> str:
@@ -203,40 +202,8 @@ def blind(numeric: bool) -> str:
     """
     names = {"tree": "DecisionTreeRegressor", "scoring": "r2", "limit": 0.4} if numeric else {}
     names = names or {"tree": "DecisionTreeClassifier", "scoring": "roc_auc", "limit": 0.8}
-    return blend.program() + "\n" + GUARDED.format(**names) + FIT.format(model=f"Guarded(Blend({0 if numeric else 2}))")
+    return blend.BLEND + "\n" + GUARDED.format(**names) + FIT.format(model=f"Guarded(Blend({0 if numeric else 2}))")
 
-
-def informed(name: str, world: World) -> str:
-    """Returns the program of a simple baseline on columns prepared as the notes say."""
-    program = baseline(name, world.numeric).replace(
-        "def build_model(x_train, y_train):", "def plain(x_train, y_train):"
-    )
-    known = "from sklearn.base import BaseEstimator\n\n" + _known(world) + PREPARED
-    late = (
-        "class Late(BaseEstimator):\n    def fit(self, x, y):\n        self.model = plain(x, y)\n        return self\n"
-    )
-    late += "    def predict(self, x):\n        return self.model.predict(x)\n"
-    late += "    def predict_proba(self, x):\n        return self.model.predict_proba(x)\n"
-    return program + "\n" + known + late + FIT.format(model="Prepared(Late())")
-
-
-def baseline(name: str, numeric: bool) -> str:
-    """Returns the program of a simple baseline, which uses all columns as they are."""
-    module, classifier, regressor, arguments = BASELINES[name]
-    model = regressor if numeric else classifier
-    return TEMPLATE.format(imports=f"from sklearn.{module} import {model}", model=f"{model}({arguments})")
-
-
-BASELINES = {
-    "majority": ("dummy", "DummyClassifier", "DummyRegressor", ""),
-    "linear": ("linear_model", "LogisticRegression", "Ridge", ""),
-    "tree": ("tree", "DecisionTreeClassifier", "DecisionTreeRegressor", "min_samples_leaf=10, random_state=0"),
-    "forest": (
-        "ensemble", "RandomForestClassifier", "RandomForestRegressor",
-        "n_estimators=100, min_samples_leaf=5, random_state=0",
-    ),
-}  # fmt: skip
-"""name -> module, class for classes, class for numbers, arguments"""
 
 _BROKEN = (
     "def build_model(x_train, y_train)\n    return None\n",

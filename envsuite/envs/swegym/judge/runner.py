@@ -1,4 +1,4 @@
-"""Program of the sandbox that runs tests of generated tasks, with a pytest that was imported before
+"""Program of the sandbox that runs tests of planted tasks, with a pytest that was imported before
 the fork.
 
 It sees no other part of envsuite. A job contains the complete tree of files, which is written into
@@ -154,21 +154,18 @@ def handle(payload: bytes) -> bytes:
     if job["explain"]:
         answer["failures"] = reporter.failures
     if tracer is not None:
-        answer["lines"], answer["hops"] = tracer.results()
+        answer["lines"] = tracer.results()
     if phases is not None and phases.number >= 0:
         phases.answer(answer)
     return json.dumps(answer).encode()
 
 
 class Tracer:
-    """Records which test executes which line of the code, and how many functions of the package are on
-    the way.
-    """
+    """Records which test executes which line of the code."""
 
     def __init__(self, root: str, code: tuple[str, ...]) -> None:
         self.root, self.code = root + "/", code
         self.lines: dict[str, dict[int, set[str]]] = {}
-        self.hops: dict[str, dict[int, dict[str, int]]] = {}
         self.test = ""
         self.known: dict[str, str | None] = {}
         sys.settrace(self.calls)
@@ -192,11 +189,6 @@ class Tracer:
         path = self.own(frame.f_code.co_filename)
         if path is None:
             return None
-        depth, above = 1, frame.f_back
-        while above is not None and self.own(above.f_code.co_filename) is not None:
-            depth, above = depth + 1, above.f_back
-        per_test = self.hops.setdefault(path, {}).setdefault(frame.f_code.co_firstlineno, {})
-        per_test[self.test] = min(depth, per_test.get(self.test, depth))
         lines = self.lines.setdefault(path, {})
         lines.setdefault(frame.f_lineno, set()).add(self.test)
 
@@ -206,8 +198,8 @@ class Tracer:
 
         return each
 
-    def results(self) -> tuple[Any, Any]:
+    def results(self) -> dict[str, dict[int, list[str]]]:
+        """Ends the tracing and returns the tests that execute each line, by path and number."""
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
-        lines = {path: {n: sorted(tests) for n, tests in per.items()} for path, per in self.lines.items()}
-        return lines, self.hops
+        return {path: {n: sorted(tests) for n, tests in per.items()} for path, per in self.lines.items()}

@@ -43,7 +43,8 @@ class SuiteRun:
     uncollected: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    trace: dict[str, Any] = field(default_factory=dict)
+    lines: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """with `trace`: the tests that execute a line, by path and number"""
     message: str = ""
     """last line that pytest printed, if it could not run the tests"""
     later: tuple[dict[str, str], ...] = ()
@@ -120,7 +121,7 @@ def _read(answer: dict[str, Any], seconds: float) -> SuiteRun:
         _texts(answer["uncollected"]),
         _texts(answer.get("failures", {})),
         seconds,
-        {key: answer[key] for key in ("lines", "hops") if key in answer},
+        answer.get("lines", {}),
         later=tuple(_texts(statuses) for statuses in list(answer.get("later", ()))),
     )
 

@@ -13,8 +13,8 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def excerpt_of(text: str, name: str, code: str, whole: bool = False, number: int = 0) -> str:
-    """Returns the excerpt of the test `name` up to the statement with the line `code`, or of the `whole` test.
+def excerpt_of(text: str, name: str, code: str, entire: bool = False, number: int = 0) -> str:
+    """Returns the excerpt of the test `name` up to the statement with the line `code`, or of the `entire` test.
 
     `number`: of that line; 0: the first line that starts with `code`.
 
@@ -30,7 +30,7 @@ def excerpt_of(text: str, name: str, code: str, whole: bool = False, number: int
     lines = text.splitlines()
     for owner, function in _tests(tree, test):
         statements = _up_to(function, lines, code, number)
-        if whole and statements:
+        if entire and statements:
             statements += function.body[function.body.index(statements[-1]) + 1 :]
         if not statements:
             continue
@@ -40,7 +40,7 @@ def excerpt_of(text: str, name: str, code: str, whole: bool = False, number: int
         methods = _methods(owner, [*set_up, *statements])
         complete = [*methods, *set_up, *statements]
         choices = [[*_needed(helpers, complete), *complete], complete, [*set_up, *statements]]
-        if not whole:
+        if not entire:
             goal = statements[-1:]
             choices += [[*_needed([*start, *statements[:-1]], goal), *goal] for start in ([*helpers, *set_up], set_up)]
         for chosen in choices:
@@ -54,9 +54,9 @@ def _tests(tree: ast.Module, name: str) -> Iterator[tuple[ast.ClassDef | None, _
     """Yields the test functions of a name, each with its class."""
     for node in ast.walk(tree):
         body = node.body if isinstance(node, (ast.Module, ast.ClassDef)) else []
-        for part in body:
-            if isinstance(part, _Function) and part.name == name:
-                yield (node if isinstance(node, ast.ClassDef) else None), part
+        for inner in body:
+            if isinstance(inner, _Function) and inner.name == name:
+                yield (node if isinstance(node, ast.ClassDef) else None), inner
 
 
 def _is_test(node: ast.stmt) -> bool:
@@ -79,13 +79,13 @@ def _up_to(function: _Function, lines: Sequence[str], code: str, number: int) ->
 
 def _set_up(owner: ast.ClassDef | None, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Returns the statements of a test case's `setUp` if `statements` use an attribute that it sets."""
-    parts = owner.body if owner else []
-    methods = [node for node in parts if isinstance(node, ast.FunctionDef) and node.name in ("setUp", "setup_method")]
+    members = owner.body if owner else []
+    methods = [node for node in members if isinstance(node, ast.FunctionDef) and node.name in ("setUp", "setup_method")]
     body = [node for method in methods for node in method.body]
     assigned = {
         node.attr
-        for part in body
-        for node in ast.walk(part)
+        for inner in body
+        for node in ast.walk(inner)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     }
     return body if assigned & _attributes(statements) else []
@@ -94,16 +94,16 @@ def _set_up(owner: ast.ClassDef | None, statements: Sequence[ast.stmt]) -> list[
 def _methods(owner: ast.ClassDef | None, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Returns the methods of a test case that `statements` call."""
     used = _attributes(statements)
-    parts = owner.body if owner else []
-    return [node for node in parts if isinstance(node, _Function) and node.name in used and not _is_test(node)]
+    members = owner.body if owner else []
+    return [node for node in members if isinstance(node, _Function) and node.name in used and not _is_test(node)]
 
 
 def _attributes(statements: Iterable[ast.stmt]) -> set[str]:
     """Returns the attributes of `self` in statements."""
     return {
         node.attr
-        for part in statements
-        for node in ast.walk(part)
+        for inner in statements
+        for node in ast.walk(inner)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     }
 
@@ -121,8 +121,8 @@ def _needed(before: Sequence[ast.stmt], goal: Sequence[ast.stmt]) -> list[ast.st
 
 
 def _bound(node: ast.stmt) -> set[str]:
-    bound = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-    bound |= {part.name for part in ast.walk(node) if isinstance(part, (*_DEFINITIONS, ast.alias))}
+    bound = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)}
+    bound |= {inner.name for inner in ast.walk(node) if isinstance(inner, (*_DEFINITIONS, ast.alias))}
     call = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
     if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name) and call.value.id != "self":
         bound.add(call.value.id)
@@ -131,8 +131,8 @@ def _bound(node: ast.stmt) -> set[str]:
 
 def _names(node: ast.AST) -> set[str]:
     """Returns the names in a statement; a function's parameters may be fixtures, which are functions, too."""
-    arguments = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} | arguments
+    arguments = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} | arguments
 
 
 def _source(lines: Sequence[str], statements: Sequence[ast.stmt]) -> str:
@@ -168,16 +168,16 @@ def parameters_of(text: str, name: str) -> str | None:
         return None
     _, function = next(_tests(tree, test), (None, None))
     decorators = function.decorator_list if function else []
-    given = [node for node in decorators if isinstance(node, ast.Call) and len(node.args) >= 2]
+    calls = [node for node in decorators if isinstance(node, ast.Call) and len(node.args) >= 2]
     names, values = "parameters", []
-    if len(given) == len(decorators) == 1 and ast.unparse(given[0].func).endswith("parametrize"):
-        arguments = given[0].args
+    if len(calls) == len(decorators) == 1 and ast.unparse(calls[0].func).endswith("parametrize"):
+        arguments = calls[0].args
         if isinstance(arguments[0], ast.Constant):
             names = str(arguments[0].value)
         values = arguments[1].elts if isinstance(arguments[1], (ast.List, ast.Tuple)) else []
-    known = [] if names == "parameters" else [re.escape(word.strip()) for word in names.split(",")]
-    one = "|".join(known) or r"[^\W\d]\w*?"
-    numbered = next(filter(None, (re.fullmatch(rf"(?:{one})(\d+)", part) for part in case.split("-"))), None)
+    words = [] if names == "parameters" else [re.escape(word.strip()) for word in names.split(",")]
+    name_pattern = "|".join(words) or r"[^\W\d]\w*?"
+    numbered = next(filter(None, (re.fullmatch(rf"(?:{name_pattern})(\d+)", value) for value in case.split("-"))), None)
     if numbered is None:
         return f"# {names}: {case}"
     number = int(numbered[1])

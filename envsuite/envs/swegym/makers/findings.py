@@ -25,7 +25,7 @@ _BEFORE, _AFTER = 60, 240
 """characters shown before and after the first difference"""
 _CALL = 300
 """characters of a call in a finding"""
-_PLACE = re.compile(r"(?P<path>\S+):(?P<line>\d+): in (?P<function>\S+)")
+_FRAME = re.compile(r"(?P<path>\S+):(?P<line>\d+): in (?P<function>\S+)")
 _DIFFER = re.compile(r"(AssertionError: )?(?:Lists|Tuples|Sequences|Sets) differ: ")
 _CONDITION = re.compile(r"(?:AssertionError: )?assert (?:not )?(?P<value>.+)")
 _PATTERN = re.compile(r"Expected regex: (?P<pattern>.+)\nActual message: (?P<message>.+)")
@@ -53,15 +53,15 @@ def traced(tests: Sequence[str], failures: Mapping[str, str]) -> tuple[TracedSym
 def _traced(test: str, failure: str) -> TracedSymptom:
     symptom = symptom_of(test, failure, CHARACTERS)
     lines = [*failure.splitlines(), ""]
-    places = [(lines[number + 1], match) for number, line in enumerate(lines) if (match := _PLACE.match(line))]
-    own = [(code, match) for code, match in places if match["path"] == test.partition("::")[0] and code[:4] == "    "]
+    frames = [(lines[number + 1], match) for number, line in enumerate(lines) if (match := _FRAME.match(line))]
+    own = [(code, match) for code, match in frames if match["path"] == test.partition("::")[0] and code[:4] == "    "]
     outer = next(((code, match) for code, match in own if match["function"].startswith("test")), None)
     return TracedSymptom(
         test,
         outer[0].strip()[:200] if outer else symptom.code,
         symptom.error,
         inner=symptom.code,
-        raised_in=places[-1][1]["path"] if places else "",
+        raised_in=frames[-1][1]["path"] if frames else "",
         line=int(outer[1]["line"]) if outer else 0,
         inner_line=int(own[-1][1]["line"]) if own else 0,
     )
@@ -71,7 +71,7 @@ def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) ->
     """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code."""
     symptom = replace(symptom, error=_DIFFER.sub(r"\1", symptom.error, count=1))
     if not isinstance(symptom, TracedSymptom):
-        return issues.explain_failure(files, tests, symptom, whole=True)
+        return issues.explain_failure(files, tests, symptom, complete=True)
     check = _explained(files, tests, symptom)
     first = symptom.error.partition("\n")[0]
     if symptom.raised_in in files and symptom.raised_in not in tests and first.startswith("AssertionError"):
@@ -95,10 +95,10 @@ def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) ->
 
 
 def _explained(files: Mapping[str, str], tests: Sequence[str], symptom: TracedSymptom) -> Check:
-    """Explains a failure as generated tasks do; of two operands none is called the answer unless the test
+    """Explains a failure as planted tasks do; of two operands none is called the answer unless the test
     writes the other one out, or names it like `expected`: the expected value may be made by a call, too.
     """
-    check = issues.explain_failure(files, tests, symptom, whole=True, line=symptom.line)
+    check = issues.explain_failure(files, tests, symptom, complete=True, line=symptom.line)
     operands = issues.operands_of(issues.statement_of(files, tests, symptom, symptom.line)[1])
     if not check.got or operands is None or any(map(_is_written_out, operands)):
         return check

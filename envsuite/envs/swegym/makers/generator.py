@@ -28,7 +28,6 @@ from itertools import combinations, pairwise, zip_longest
 from envsuite.envs.swegym.judge import suite, tampering
 from envsuite.envs.swegym.judge.suite import SuiteJob
 from envsuite.envs.swegym.makers import operators
-from envsuite.envs.swegym.makers.operators import Mutation
 from envsuite.envs.swegym.planted import packages
 from envsuite.envs.swegym.planted.tasks import PlantedBug, PlantedTask, Symptom, digest, plant
 from envsuite.errors import DataError
@@ -53,7 +52,6 @@ class Baseline:
     package: packages.Package
     tests: list[str]
     lines: dict[str, dict[str, list[str]]]
-    hops: dict[str, dict[str, dict[str, int]]]
     seconds: float
 
     @cached_property
@@ -61,15 +59,15 @@ class Baseline:
         return frozenset(self.tests)
 
     @cached_property
-    def sites(self) -> dict[str, Mutation]:
+    def sites(self) -> dict[str, PlantedBug]:
         """Every bug that some test reaches, by the digest of its task."""
-        sites: dict[str, Mutation] = {}
+        sites: dict[str, PlantedBug] = {}
         for path, text in packages.tree(self.package).items():
             if path.endswith(".py") and packages.is_code(self.package, path):
-                for mutation in operators.mutations(path, text):
-                    reaching = self.reaching([mutation.bug])
+                for bug in operators.bugs(path, text):
+                    reaching = self.reaching([bug])
                     if reaching is None or reaching:
-                        sites.setdefault(digest([mutation.bug]), mutation)  # two operators may make the same change
+                        sites.setdefault(digest([bug]), bug)  # two operators may make the same change
         return sites
 
     def reaching(self, bugs: Iterable[PlantedBug]) -> list[str] | None:
@@ -83,10 +81,6 @@ class Baseline:
             for number in range(first, last + 1):
                 tests.update(self.lines.get(bug.path, {}).get(str(number), ()))
         return None if "" in tests else sorted(tests & self.known)
-
-    def distance(self, path: str, top: int, failing: Iterable[str]) -> int:
-        per_test = self.hops.get(path, {}).get(str(top), {})
-        return min((per_test[test] for test in failing if test in per_test), default=1)
 
 
 def baseline(pools: Sequence[Pool], chosen: packages.Package) -> Baseline:
@@ -130,8 +124,7 @@ def baseline(pools: Sequence[Pool], chosen: packages.Package) -> Baseline:
         for test in passing[0].intersection(*passing)
         if not _ADDRESS.search(test) and test.partition("[")[0] not in unstable_names
     )
-    trace = runs[-1].trace
-    return Baseline(chosen, stable, trace["lines"], trace["hops"], max(run.seconds for run in runs[:-1]))
+    return Baseline(chosen, stable, runs[-1].lines, max(run.seconds for run in runs[:-1]))
 
 
 def lines_of(text: str, bug: PlantedBug) -> tuple[int, int]:
@@ -146,9 +139,8 @@ class Rejected(Exception):
     """The mutant is not a task; the message is the name of the reason."""
 
 
-def verify(pools: Sequence[Pool], base: Baseline, mutations: Sequence[Mutation]) -> PlantedTask:
+def verify(pools: Sequence[Pool], base: Baseline, bugs: Sequence[PlantedBug]) -> PlantedTask:
     """Returns a set of bugs as a task. Raises Rejected. `pools`: three, see `suite.pools`."""
-    bugs = tuple(mutation.bug for mutation in mutations)
     original = packages.tree(base.package)
     files = _plant(original, bugs)
     if tampering.reaches(files, original):
@@ -170,9 +162,8 @@ def verify(pools: Sequence[Pool], base: Baseline, mutations: Sequence[Mutation])
     run = suite.run(pools[2], SuiteJob(base.package, files, sorted(failing), 10 * seconds, "short"))
     if run.fate != "exited" or _failed(run, failing) != failing:
         raise Rejected("unstable")
-    hops = min(base.distance(mutation.bug.path, mutation.top, failing) for mutation in mutations)
     passing = tuple(test for test in base.tests if test not in failing)
-    return PlantedTask(base.package, bugs, tuple(sorted(failing)), passing, hops, symptoms_of(failing, run.failures))
+    return PlantedTask(base.package, tuple(bugs), tuple(sorted(failing)), passing, symptoms_of(failing, run.failures))
 
 
 def confirmed(pool: Pool, base: Baseline, task: PlantedTask) -> bool:
@@ -185,7 +176,7 @@ def confirmed(pool: Pool, base: Baseline, task: PlantedTask) -> bool:
         return False
 
 
-def _plant(original: dict[str, str], bugs: tuple[PlantedBug, ...]) -> dict[str, str]:
+def _plant(original: dict[str, str], bugs: Sequence[PlantedBug]) -> dict[str, str]:
     files = plant(original, bugs)
     for path in {bug.path for bug in bugs}:
         try:
@@ -251,8 +242,8 @@ def _test_line(failure: str, test: str) -> str:
     """
     code, own = "", False
     for line in failure.splitlines():
-        if place := re.match(r"(\S+):\d+: in ", line):
-            own = place[1] == test.partition("::")[0]
+        if frame := re.match(r"(\S+):\d+: in ", line):
+            own = frame[1] == test.partition("::")[0]
         elif own and line.startswith("    ") and line.strip()[:1] not in "^~":
             code, own = line.strip(), False
     return code
@@ -261,18 +252,18 @@ def _test_line(failure: str, test: str) -> str:
 # ---- candidates ---------------------------------------------------------------------------------------------------
 
 
-def singles(base: Baseline, seed: int) -> Iterator[list[Mutation]]:
-    """Yields every mutation once, in an order that depends on `seed` only.
+def singles(base: Baseline, seed: int) -> Iterator[list[PlantedBug]]:
+    """Yields every bug once, in an order that depends on `seed` only.
 
-    Those that few tests reach come first: they are verified fastest and hardest to find.
+    Bugs that few tests reach come first, because they are verified fastest and hardest to find.
     """
     sites = list(base.sites.values())
     random.Random(f"{seed}/{base.package.name}").shuffle(sites)
-    sites.sort(key=lambda site: len(base.reaching([site.bug]) or base.tests) > FEW)
+    sites.sort(key=lambda site: len(base.reaching([site]) or base.tests) > FEW)
     yield from ([site] for site in sites)
 
 
-def compounds(base: Baseline, sources: Sequence[PlantedTask], count: int, seed: str) -> Iterator[list[Mutation]]:
+def compounds(base: Baseline, sources: Sequence[PlantedTask], count: int, seed: str) -> Iterator[list[PlantedBug]]:
     """Yields sets of `count` bugs, each a task by itself, in an order that depends on `seed` only.
 
     The bugs are in different functions, each breaks a test alone, and together they stay

@@ -72,13 +72,13 @@ def new_lines(hunks: Iterable[FileHunk]) -> dict[FileHunk, range]:
     A hunk that only removes lines has the two lines around them.
     """
     shifts: dict[str, int] = {}
-    places = {}
+    numbers = {}
     for hunk in sorted(hunks, key=lambda hunk: (hunk.path, hunk.start)):
         first = hunk.start + shifts.get(hunk.path, 0) + 1
         count = len(hunk.lines)
-        places[hunk] = range(first, first + count) if count else range(first - 1, first + 1)
+        numbers[hunk] = range(first, first + count) if count else range(first - 1, first + 1)
         shifts[hunk.path] = shifts.get(hunk.path, 0) + count - (hunk.end - hunk.start)
-    return places
+    return numbers
 
 
 def apply(old: Mapping[str, str], hunks: Iterable[FileHunk]) -> dict[str, str | None]:

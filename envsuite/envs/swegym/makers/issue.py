@@ -84,7 +84,7 @@ def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Chec
         return replace(check, statement="")
     missing = _MISSING.search(symptom.error)
     line = symptom.line if isinstance(symptom, TracedSymptom) else 0
-    excerpt = excerpt_of(text, symptom.test, symptom.code, whole=bool(missing), number=line)
+    excerpt = excerpt_of(text, symptom.test, symptom.code, entire=bool(missing), number=line)
     if missing and not excerpt:
         return replace(check, statement="")
     return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check

@@ -1,4 +1,4 @@
-"""Mutation operators: small bugs found in the syntax tree and spliced into the text, so that a diff
+"""Mutation operators: small bugs candidates in the syntax tree and spliced into the text, so that a diff
 has one or two lines.
 
 Source: the operators of SWE-smith (Yang et al., 2025) and of mutation testing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from envsuite.envs.swegym.planted.tasks import Edit, PlantedBug
 
@@ -31,14 +31,6 @@ _CONTAINER_UPDATES = {
     "clear", "pop", "popitem", "discard", "remove", "invalidate", "update", "setdefault", "move_to_end",
 }  # fmt: skip
 _INTROSPECTION = {"isinstance", "issubclass", "getattr", "hasattr", "setattr"}
-
-
-class Mutation(NamedTuple):
-    """One small change that may be a bug."""
-
-    bug: PlantedBug
-    top: int
-    """first line of its function, decorators included, as frames report it"""
 
 
 class SourceText:
@@ -78,7 +70,7 @@ class SourceText:
         return not self.data[first:start].strip() and not self.data[end:last].split(b"#")[0].strip()
 
 
-def mutations(path: str, text: str) -> list[Mutation]:
+def bugs(path: str, text: str) -> list[PlantedBug]:
     """Returns every change that the operators can make in the functions of a file, in text order; []
     if it is not Python.
 
@@ -90,14 +82,13 @@ def mutations(path: str, text: str) -> list[Mutation]:
         return []
     candidates = set()
     for function, name in functions(source.tree, ""):
-        top = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
         for node, statement in own_nodes(function):
             for operator, make in OPERATORS.items():
                 for edits in make(source, node, statement):
-                    candidates.add(Mutation(PlantedBug(path, operator, name, node.lineno, tuple(edits)), top))
+                    candidates.add(PlantedBug(path, operator, name, node.lineno, tuple(edits)))
         for edits, node in _defaults(source, function):
-            candidates.add(Mutation(PlantedBug(path, "wrong_default", name, node.lineno, tuple(edits)), 0))
-    return sorted(candidates, key=lambda mutation: (mutation.bug.line, mutation.bug.operator, mutation.bug.edits))
+            candidates.add(PlantedBug(path, "wrong_default", name, node.lineno, tuple(edits)))
+    return sorted(candidates, key=lambda bug: (bug.line, bug.operator, bug.edits))
 
 
 def functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:

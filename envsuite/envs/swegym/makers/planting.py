@@ -23,12 +23,14 @@ from typing import Any
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym.judge import suite
 from envsuite.envs.swegym.makers import generator, sdists
-from envsuite.envs.swegym.makers.operators import Mutation
+from envsuite.envs.swegym.makers.sdists import Layout
 from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Pool
 
 JOBS = "jobs.jsonl"
+GUESSED = Layout()
 SEED = 0
 ROUND = {1: 12, 2: 3, 3: 1}
 """number of tasks per package and round, by number of bugs"""
@@ -69,12 +71,11 @@ def build_all(
     seconds: float,
     rounds: int,
     show: Callable[[BuildJob], None] = lambda job: None,
-    **options: Any,
+    layout: Layout = GUESSED,
 ) -> list[BuildJob]:
     """Builds tasks of packages in `folder` and writes its list of tasks. Returns the jobs of `names`.
 
-    `seconds` are per package; `options` are those of `sdists.obtain`. `show` is called with each new
-    job. Raises EngineFailure if no sandbox works.
+    `seconds` are per package. `show` is called with each new job. Raises EngineFailure if no sandbox works.
     """
     folder.mkdir(parents=True, exist_ok=True)
     jobs = {job.package: job for job in read_jobs(folder)}
@@ -82,7 +83,7 @@ def build_all(
         earlier = jobs.get(name)
         if earlier is not None and earlier.finished:
             continue
-        job = _build_one(folder, BuildJob(name, workers=workers), seconds, rounds, options)
+        job = _build_one(folder, BuildJob(name, workers=workers), seconds, rounds, layout)
         job.seconds = round(job.seconds + (earlier.seconds if earlier else 0.0), 1)
         jobs[name] = job
         write_atomically(folder / JOBS, "".join(json.dumps(asdict(each)) + "\n" for each in jobs.values()))
@@ -104,16 +105,18 @@ def read_jobs(folder: Path) -> list[BuildJob]:
     return jobs
 
 
-def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, options: dict[str, Any]) -> BuildJob:
+def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, layout: Layout) -> BuildJob:
     began = time.monotonic()
     try:
-        package = admit(folder, job.package, **options)
+        package = admit(folder, job.package, layout)
         job.version, job.licence = package.version, package.licence
         log = build(folder, package, job.workers, seconds, rounds)
         job.tried, job.tasks = len(log.rows), len(log.listed(rounds))
         job.rejected = dict(log.reasons.most_common())
         job.finished = time.monotonic() - began < seconds
-        job.error = "" if job.tasks else _why_empty(log, seconds)
+        if not job.tasks:
+            counted = ", ".join(f"{reason} {count}" for reason, count in job.rejected.items())
+            job.error = f"{package.title} has no task: {counted or 'no candidate was decided'}."
     except (DataError, UsageError, EngineFailure) as error:
         if isinstance(error, EngineFailure):  # a later run may have more luck
             job.finished = False
@@ -122,7 +125,7 @@ def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, options
     return job
 
 
-def admit(folder: Path, name: str, **options: Any) -> packages.Package:
+def admit(folder: Path, name: str, layout: Layout = GUESSED) -> packages.Package:
     """Adds a package and its archive to `folder`: one already there, a shipped one, or one that
     `sdists.obtain` finds.
 
@@ -130,14 +133,14 @@ def admit(folder: Path, name: str, **options: Any) -> packages.Package:
     """
     known = packages.described(folder) if (folder / packages.DESCRIBED).exists() else {}
     for package in known.values():
-        if name in (package.name, f"{package.name}=={package.version}") and not any(options.values()):
+        if name in (package.name, f"{package.name}=={package.version}") and layout == GUESSED:
             return package
     folder.mkdir(parents=True, exist_ok=True)
     if shipped := packages.shipped().get(name):
         added = replace(shipped, folder=folder)
         shutil.copyfile(shipped.archive, added.archive)
     else:
-        added = sdists.obtain(name, folder, **options)
+        added = sdists.obtain(name, folder, layout)
     if known.get(added.name, added) != added and (folder / f"{added.name}.baseline.json").exists():
         raise UsageError(
             f"{folder} holds tasks of {known[added.name].title} made with other settings: use another folder."
@@ -152,15 +155,17 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
     pools = suite.pools(drivers.choose(), workers, package.needs)
     threads = ThreadPoolExecutor(workers)
 
-    def decide(base: generator.Baseline, mutations: Sequence[Mutation]) -> tasks.PlantedTask | str:
-        try:
-            task = generator.verify(pools, base, mutations)
-        except generator.Rejected as reason:
-            return str(reason)
-        return task if generator.confirmed(pools[0], base, task) else "not confirmed by the complete suite"
-
     try:
-        log = BuildLog(folder, package, lambda: generator.baseline(pools, package))
+        base = _stored(folder, package) or _measured(folder, package, pools)
+        log = BuildLog(folder, base)
+
+        def decide(bugs: Sequence[tasks.PlantedBug]) -> tasks.PlantedTask | str:
+            try:
+                task = generator.verify(pools, base, bugs)
+            except generator.Rejected as reason:
+                return str(reason)
+            return task if generator.confirmed(pools[0], base, task) else "not confirmed by the complete suite"
+
         for number in range(1, rounds + 1):
             for kinds in ([1], [bugs for bugs in ROUND if bugs > 1]):
                 waiting = {bugs: log.undecided(bugs, number) for bugs in kinds}
@@ -168,9 +173,8 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
                     batch = [each for bugs in kinds for each in islice(waiting[bugs], log.lacking(bugs, number))]
                     if not batch:
                         break
-                    decisions = threads.map(decide, [log.base] * len(batch), batch)
-                    for mutations, decision in zip(batch, decisions, strict=True):
-                        log.note(mutations, decision)
+                    for candidate, decision in zip(batch, threads.map(decide, batch), strict=True):
+                        log.note(candidate, decision)
         return log
     finally:
         threads.shutdown(cancel_futures=True)
@@ -178,18 +182,25 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
             pool.close()
 
 
-class BuildLog:
-    """Decisions about one package: its baseline, and one line per candidate."""
+def _stored(folder: Path, package: packages.Package) -> generator.Baseline | None:
+    """Returns the baseline that an earlier build measured; None without one."""
+    path = folder / f"{package.name}.baseline.json"
+    return generator.Baseline(package, **json.loads(path.read_text())) if path.exists() else None
 
-    def __init__(self, folder: Path, package: packages.Package, measure: Callable[[], generator.Baseline]) -> None:
-        """`measure` is called if the folder has no baseline of the package."""
-        path = folder / f"{package.name}.baseline.json"
-        if path.exists():
-            self.base = generator.Baseline(package, **json.loads(path.read_text()))
-        else:
-            self.base = measure()
-            fields = {key: getattr(self.base, key) for key in ("tests", "lines", "hops", "seconds")}
-            write_atomically(path, json.dumps(fields))
+
+def _measured(folder: Path, package: packages.Package, pools: Sequence[Pool]) -> generator.Baseline:
+    """Measures the baseline of a package and stores it. Raises DataError."""
+    base = generator.baseline(pools, package)
+    fields = {key: getattr(base, key) for key in ("tests", "lines", "seconds")}
+    write_atomically(folder / f"{package.name}.baseline.json", json.dumps(fields))
+    return base
+
+
+class BuildLog:
+    """Decisions about the candidates of one package, one line each."""
+
+    def __init__(self, folder: Path, base: generator.Baseline) -> None:
+        self.base, package = base, base.package
         self.path = folder / f"{package.name}.jsonl"
         self.rows = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
         self.decided = {row["digest"] for row in self.rows}
@@ -199,9 +210,8 @@ class BuildLog:
                 task = tasks.read(row["task"], package, self.base.tests)
                 self.tasks[len(task.bugs)].append(task)
 
-    def note(self, mutations: Sequence[Mutation], decision: tasks.PlantedTask | str) -> None:
+    def note(self, bugs: Sequence[tasks.PlantedBug], decision: tasks.PlantedTask | str) -> None:
         """Records the decision on a candidate: its task, or the reason for rejecting it."""
-        bugs = [mutation.bug for mutation in mutations]
         row: dict[str, Any] = {"digest": tasks.digest(bugs), "operators": [bug.operator for bug in bugs]}
         if isinstance(decision, str):
             row["no"] = decision
@@ -223,10 +233,10 @@ class BuildLog:
         return max(0, rounds * ROUND[bugs] - len(self.tasks[bugs]))
 
     @cached_property
-    def _singles(self) -> list[list[Mutation]]:
+    def _singles(self) -> list[list[tasks.PlantedBug]]:
         return list(generator.singles(self.base, SEED))
 
-    def undecided(self, bugs: int, rounds: int) -> Iterator[list[Mutation]]:
+    def undecided(self, bugs: int, rounds: int) -> Iterator[list[tasks.PlantedBug]]:
         """Yields a round's candidates without a decision.
 
         Compounds use the latest one-bug tasks at the end of this round.
@@ -234,9 +244,7 @@ class BuildLog:
         sources = self.tasks[1][: rounds * ROUND[1]][-COMPOUND_SOURCES:]
         seed = f"{SEED}/{rounds}"
         candidates = self._singles if bugs == 1 else generator.compounds(self.base, sources, bugs, seed)
-        for mutations in candidates:
-            if tasks.digest(mutation.bug for mutation in mutations) not in self.decided:
-                yield mutations
+        return (candidate for candidate in candidates if tasks.digest(candidate) not in self.decided)
 
     def listed(self, rounds: int) -> list[tasks.PlantedTask]:
         """Returns the tasks of the first `rounds` rounds."""
@@ -244,30 +252,11 @@ class BuildLog:
         return [task for task in built if task.fail_to_pass]  # a bug may break only tests that the package leaves out
 
 
-def _why_empty(log: BuildLog, seconds: float) -> str:
-    """Returns why a package has no task, in one line."""
-    title = log.base.package.title
-    if log.reasons:
-        counted = ", ".join(f"{reason} {count}" for reason, count in log.reasons.most_common())
-        return f"{title} has no task: {counted}."
-    if not log.base.sites:
-        return f"{title} has no task: no operator finds a place for a bug that a test reaches."
-    return (
-        f"{title} has no task: the {seconds:g} s were up before a candidate was decided. One run of its suite takes "
-        f"{log.base.seconds:.1f} s: give it more time with --seconds."
-    )
-
-
 def _write(folder: Path, rounds: int) -> None:
     """Writes the list of tasks: the first `rounds` rounds in a folder's logs."""
     listed, tests = [], {}
     for package in packages.described(folder).values():
-        if (folder / f"{package.name}.baseline.json").exists():
-            log = BuildLog(folder, package, _no_baseline)
-            tests[package.name] = log.base.tests
-            listed += log.listed(rounds)
+        if base := _stored(folder, package):
+            tests[package.name] = base.tests
+            listed += BuildLog(folder, base).listed(rounds)
     tasks.write(listed, tests, folder / tasks.MANIFEST)
-
-
-def _no_baseline() -> generator.Baseline:
-    raise AssertionError("the folder has the baseline")

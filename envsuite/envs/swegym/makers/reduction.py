@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
-Part = TypeVar("Part")
+Subset = TypeVar("Subset")
 
 
 class OutOfBudget(Exception):
@@ -45,24 +45,24 @@ def minimise(
     return _ddmin([item for item in items if group(item) in remaining], holds)
 
 
-def _ddmin(items: list[Part], holds: Callable[[Sequence[Part]], bool]) -> list[Part]:
-    parts = 2
+def _ddmin(items: list[Subset], holds: Callable[[Sequence[Subset]], bool]) -> list[Subset]:
+    count = 2
     while len(items) > 1:
-        bounds = [len(items) * number // parts for number in range(parts + 1)]
-        subsets = [items[bounds[number] : bounds[number + 1]] for number in range(parts)]
+        bounds = [len(items) * number // count for number in range(count + 1)]
+        subsets = [items[bounds[number] : bounds[number + 1]] for number in range(count)]
         smaller = next((subset for subset in subsets if holds(subset)), None)
         if smaller is not None:
-            items, parts = smaller, 2
+            items, count = smaller, 2
             continue
         complements = [
             [item for number, subset in enumerate(subsets) if number != left_out for item in subset]
-            for left_out in range(parts)
+            for left_out in range(count)
         ]
-        smaller = next((subset for subset in complements if holds(subset)), None) if parts > 2 else None
+        smaller = next((subset for subset in complements if holds(subset)), None) if count > 2 else None
         if smaller is not None:
-            items, parts = smaller, max(parts - 1, 2)
-        elif parts < len(items):
-            parts = min(len(items), 2 * parts)
+            items, count = smaller, max(count - 1, 2)
+        elif count < len(items):
+            count = min(len(items), 2 * count)
         else:
             break
     return items

@@ -9,7 +9,7 @@ import importlib.metadata
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
@@ -67,15 +67,15 @@ def is_test_module(path: str) -> bool:
     return name.endswith(".py") and (name.startswith("test") or name.endswith("_test.py"))
 
 
-def read(archive: Path, code: Iterable[str] = (), tests: Iterable[str] = ()) -> Release:
-    """Reads a source archive. `code` and `tests` are guessed if empty.
+def read(archive: Path) -> Release:
+    """Reads a source archive.
 
     Raises DataError for a package that cannot be mined, with the reason, and MissingExtra for a
     missing requirement.
     """
     texts = packages.read_archive(archive)
     with tempfile.TemporaryDirectory() as scratch:  # `look` only describes the archive
-        bare = sdists.look(archive, Path(scratch), tuple(code), tuple(tests), (), "")
+        bare = sdists.look(archive, Path(scratch), sdists.Layout())
     needs = tuple(sorted({*bare.needs, *_imported(texts, bare)} - {bare.name, "pytest"}))
     package = replace(bare, needs=needs, folder=archive.parent, tests=_collected(texts, bare))
     sdists.check_apart(package)
@@ -104,8 +104,8 @@ def _imported(texts: Mapping[str, str], package: Package) -> set[str]:
         if path.endswith(".py") and (packages.is_code(package, path) or is_test_file(package, path)):
             modules |= _modules(text)
     own = {PurePosixPath(path).name.removesuffix(".py") for path in package.code} | {"tests", "test"}
-    found = {_distributions().get(module, "") for module in modules - own - set(sys.stdlib_module_names)}
-    return {name for name in found if name and name not in _HEAVY and name != "envsuite"}
+    names = {_distributions().get(module, "") for module in modules - own - set(sys.stdlib_module_names)}
+    return {name for name in names if name and name not in _HEAVY and name != "envsuite"}
 
 
 def _modules(text: str) -> set[str]:
@@ -153,7 +153,7 @@ class ReleasePair:
         return changed if all(map(is_test_module, changed)) else []
 
     def is_run(self, module: str) -> bool:
-        """Returns True if a setup of the old release can name the test module: it has it, or a folder for it."""
+        """Returns True if the old release has the test module, or a folder of tests for it."""
         roots = self.old.package.tests
         return module in self.old.tests or any(module.startswith(f"{root}/") for root in roots)
 
@@ -184,14 +184,14 @@ def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Pat
     from packaging.version import InvalidVersion, Version
 
     pattern = re.compile(rf"{re.escape(name)}-([\w.]+)\.tar\.gz")
-    found = []
+    versions = []
     for path in folder.iterdir():
         if match := pattern.fullmatch(path.name):
             with contextlib.suppress(InvalidVersion):
-                found.append((Version(match[1]), path))
-    if not found:
+                versions.append((Version(match[1]), path))
+    if not versions:
         raise DataError(f"{folder} contains no archive {name}-VERSION.tar.gz.")
-    return [path for _, path in sorted(found)][-most:]
+    return [path for _, path in sorted(versions)][-most:]
 
 
 def obtain(source: str | Path) -> Release:

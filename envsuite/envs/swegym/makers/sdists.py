@@ -15,6 +15,7 @@ from email import message_from_bytes
 from email.message import Message
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import NamedTuple
 
 from envsuite.envs.swegym.judge.tampering import is_test
 from envsuite.envs.swegym.planted import packages
@@ -33,36 +34,37 @@ _NO_CODE = {
 }  # fmt: skip
 
 
-def obtain(
-    requirement: str,
-    folder: Path,
-    code: Sequence[str] = (),
-    tests: Sequence[str] = (),
-    needs: Sequence[str] = (),
-    split: str = "",
-) -> Package:
-    """Returns the package named `requirement` (NAME, NAME==VERSION, or an archive's path), with its archive
-    in `folder`.
+class Layout(NamedTuple):
+    """Facts about a package that the user states; empty ones are guessed from its archive."""
 
-    `code`, `tests`: their paths in the archive; guessed if empty. `needs`: distributions in
-    addition to those in its metadata. `split`: '' for test. Raises DataError, MissingExtra,
-    UsageError.
+    code: tuple[str, ...] = ()
+    """paths of the code"""
+    tests: tuple[str, ...] = ()
+    """paths of the tests"""
+    needs: tuple[str, ...] = ()
+    """distributions that it needs in addition to those in its metadata"""
+    split: str = "test"
+
+
+def obtain(requirement: str, folder: Path, layout: Layout) -> Package:
+    """Returns the package named `requirement` (NAME, NAME==VERSION, or an archive's path), with its archive
+    in `folder`. Raises DataError, MissingExtra, UsageError.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        archive = (
-            Path(requirement).expanduser()
-            if requirement.endswith((".tar.gz", ".tgz"))
-            else _fetch(requirement, Path(scratch))
-        )
-        package = look(archive, folder, code, tests, needs, split)
+        if requirement.endswith((".tar.gz", ".tgz")):
+            archive = Path(requirement).expanduser()
+        else:
+            try:
+                archive = archives.download(requirement, Path(scratch))
+            except archives.IndexFailure as error:
+                raise DataError(f"{str(error).rstrip('.')}, or name a source archive's path instead.") from None
+        package = look(archive, folder, layout)
         shutil.copyfile(archive, package.archive)
     return package
 
 
-def look(
-    archive: Path, folder: Path, code: Sequence[str], tests: Sequence[str], needs: Sequence[str], split: str
-) -> Package:
-    """Describes the package in an archive. Raises DataError, MissingExtra, UsageError."""
+def look(archive: Path, folder: Path, layout: Layout) -> Package:
+    """Describes the package in an archive that will be in `folder`. Raises DataError, MissingExtra, UsageError."""
     try:
         data, files, metadata = archive.read_bytes(), packages.read_archive(archive), metadata_of(archive)
     except OSError as error:
@@ -70,34 +72,28 @@ def look(
     name, version = re.sub(r"[-_.]+", "-", metadata["Name"]).lower(), metadata["Version"]
     if (size := sum(map(len, files.values()))) > LARGE:
         raise DataError(f"{name} {version} has {size} characters of text: a package may have {LARGE}.")
-    path, guessed = _code(files, name) if not code else (_root(code), tuple(code))
-    suites = tuple(tests) or _tests(files, name, guessed)
-    for path_given in (*guessed, *suites):
-        if not any(file == path_given or file.startswith(f"{path_given}/") for file in files):
-            raise UsageError(
-                f"There is no {path_given!r} in {name} {version}: at its top are {', '.join(_top(files))}."
-            )
-    needed = tuple(sorted({*_requirements(metadata), *needs}))
-    hash_, licence = hashlib.sha256(data).hexdigest(), licence_of(metadata)
+    root, code = _code(files, name) if not layout.code else (_root(layout.code), layout.code)
+    tests = layout.tests or _tests(files, name, code)
+    for path in (*code, *tests):
+        if not any(file == path or file.startswith(f"{path}/") for file in files):
+            raise UsageError(f"There is no {path!r} in {name} {version}: at its top are {', '.join(_top(files))}.")
     package = Package(
-        name, version, licence, hash_, guessed, suites, path, split or "test", needs=needed, folder=folder
+        name,
+        version,
+        licence_of(metadata),
+        hashlib.sha256(data).hexdigest(),
+        code,
+        tests,
+        root,
+        layout.split,
+        needs=tuple(sorted({*_requirements(metadata), *layout.needs})),
+        folder=folder,
     )
     compiled = [file for file in _members(archive) if file.endswith(_COMPILED) and packages.is_code(package, file)]
     if compiled or any(file.endswith("Cargo.toml") for file in files):
         raise DataError(f"{package.title} is not pure Python ({(compiled or ['Cargo.toml'])[0]}): use another package.")
     check_apart(package)
     return package
-
-
-# ---- fetching -----------------------------------------------------------------------------------------------------
-
-
-def _fetch(requirement: str, scratch: Path) -> Path:
-    """Downloads a source archive. Raises DataError."""
-    try:
-        return archives.download(requirement, scratch)
-    except archives.IndexFailure as error:
-        raise DataError(f"{str(error).rstrip('.')}, or name a source archive's path instead.") from None
 
 
 # ---- contents of an archive ---------------------------------------------------------------------------------------

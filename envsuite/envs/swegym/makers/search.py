@@ -81,15 +81,15 @@ class Search:
                 self.rejected["not tried"] += len(waiting)
                 return
             test, tries = waiting[0], tries + 1
-            found = self._smallest(test)
-            if isinstance(found, str):
-                self.rejected[found] += 1
+            smallest = self._smallest(test)
+            if isinstance(smallest, str):
+                self.rejected[smallest] += 1
                 misses += 1
                 function = test.partition("[")[0]
-                waiting = [other for other in waiting if other.partition("[")[0] != function]
+                waiting = [name for name in waiting if name.partition("[")[0] != function]
                 continue
-            hunks, repaired = found
-            waiting = [other for other in waiting if other not in repaired and other != test]
+            hunks, repaired = smallest
+            waiting = [name for name in waiting if name not in repaired and name != test]
             if used & set(hunks):
                 self.rejected["shares hunks with another"] += 1
                 continue
@@ -150,9 +150,9 @@ class Search:
             self.rejected["unstable"] += unstable
         if self.repaired:
             stable = _passing(before) & _passing(after)
-            whole = self._ended(self._run([], None)), self._ended(self._run(hunks, None))
-            others = {test for test in _passing(whole[0]) & _passing(whole[1]) if test not in before.statuses}
-            self.stable = frozenset((stable & _passing(again[0]) & passing) | others)
+            complete = self._ended(self._run([], None)), self._ended(self._run(hunks, None))
+            unchanged = {test for test in _passing(complete[0]) & _passing(complete[1]) if test not in before.statuses}
+            self.stable = frozenset((stable & _passing(again[0]) & passing) | unchanged)
 
     def _ended(self, run: suite.SuiteRun) -> suite.SuiteRun:
         """Returns a run that ended by itself. Raises Hopeless."""
@@ -168,7 +168,7 @@ class Search:
         for _ in range(2):
 
             def passes(hunks: frozenset[FileHunk], required: Sequence[str] = tuple(required)) -> bool:
-                statuses = self._run(sorted(hunks, key=_place), required).statuses
+                statuses = self._run(sorted(hunks, key=_position), required).statuses
                 return all(statuses.get(name) == "PASSED" for name in required)
 
             narrowed = self._executed(required)
@@ -190,17 +190,17 @@ class Search:
         return "breaks other tests"
 
     def _executed(self, tests: Sequence[str]) -> list[list[FileHunk]]:
-        """Returns two sets of hunks that probably suffice for tests: those of which they execute a line, and these
-        with the ones that are executed during the import.
+        """Returns two sets of hunks that probably suffice for tests: hunks with a line that they execute, and in
+        addition hunks that the import executes.
 
         Either spares most of the checks that delta debugging needs if it begins with all hunks.
         """
-        executed = self._run(self.pair.hunks, tests, trace=True).trace.get("lines", {})
-        places = new_lines(self.pair.hunks)
+        executed = self._run(self.pair.hunks, tests, trace=True).lines
+        numbers = new_lines(self.pair.hunks)
 
         def touched(hunk: FileHunk, names: set[str]) -> bool:
             lines = executed.get(hunk.path, {})
-            return any(names.intersection(lines.get(str(number), ())) for number in places[hunk])
+            return any(names.intersection(lines.get(str(number), ())) for number in numbers[hunk])
 
         sets = [[hunk for hunk in self.pair.hunks if touched(hunk, names)] for names in ({*tests}, {*tests, ""})]
         return [hunks for hunks in sets if hunks and len(hunks) < len(self.pair.hunks)]
@@ -227,5 +227,5 @@ def _passing(run: suite.SuiteRun) -> set[str]:
     return {test for test, status in run.statuses.items() if status == "PASSED"}
 
 
-def _place(hunk: FileHunk) -> tuple[str, int]:
+def _position(hunk: FileHunk) -> tuple[str, int]:
     return hunk.path, hunk.start

@@ -1,1 +1,1 @@
-"""Generated tasks of SWE-Gym: small bugs planted in packages, their tests and their statements."""
+"""Bugs planted in packages: the packages, the tasks, their issue texts, and the problem that grades a repair."""

@@ -72,11 +72,11 @@ def write(task: PlantedTask, detail: str, visible: bool) -> str:
 
 
 def chosen(task: PlantedTask) -> list[Check]:
-    """Returns up to two checks; those that name a function with a bug come last."""
+    """Returns up to two checks; checks that name a function with a bug come last."""
     checks = list(dict.fromkeys(explain(task, symptom) for symptom in task.symptoms))
     names = {bug.function.rpartition(".")[2] for bug in task.bugs}
-    complete = [check for check in checks if check.statement] or checks
-    return sorted(complete, key=lambda check: any(re.search(rf"\b{name}\b", check.statement) for name in names))[:2]
+    quoted = [check for check in checks if check.statement] or checks
+    return sorted(quoted, key=lambda check: any(re.search(rf"\b{name}\b", check.statement) for name in names))[:2]
 
 
 def listed(tests: tuple[str, ...]) -> str:
@@ -93,11 +93,11 @@ def explain(task: PlantedTask, symptom: Symptom) -> Check:
 
 
 def explain_failure(
-    files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, whole: bool = False, line: int = 0
+    files: Mapping[str, str], tests: Sequence[str], symptom: Symptom, complete: bool = False, line: int = 0
 ) -> Check:
     """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code.
 
-    `whole`: pytest did not shorten the values; `line`: number of the symptom's line of code, if it is known.
+    `complete`: pytest did not shorten the values; `line`: number of the symptom's line of code, if it is known.
     """
     statement, node = statement_of(files, tests, symptom, line)
     case = symptom.test.partition("[")[2].removesuffix("]")
@@ -111,10 +111,10 @@ def explain_failure(
     if first != "AssertionError" and _RAISED.match(first):
         quotable = "..." not in first and len(first) <= _MESSAGE
         return Check(statement, f"It raises `{first if quotable else first.partition(':')[0]}`.")
-    return _compared(statement, node, first, whole)
+    return _compared(statement, node, first, complete)
 
 
-def _compared(statement: str, node: ast.stmt | None, first: str, whole: bool = False) -> Check:
+def _compared(statement: str, node: ast.stmt | None, first: str, complete: bool = False) -> Check:
     """Explains a comparison that is false."""
     operands = operands_of(node)
     values = _values(first)
@@ -122,7 +122,7 @@ def _compared(statement: str, node: ast.stmt | None, first: str, whole: bool = F
         quotable = first not in ("", "assert False", "AssertionError") and "..." not in first and len(first) <= _MESSAGE
         return Check(statement, f"The check is false: `{first.removeprefix('assert ')}`." if quotable else FALSE)
     left, right = values
-    if not whole and "..." in left + right:  # pytest shortened them
+    if not complete and "..." in left + right:  # pytest shortened them
         return Check(statement, "The two sides are not equal.")
     if left == right:
         return Check(statement, f"Both sides print as `{left}`, and they are not equal.")

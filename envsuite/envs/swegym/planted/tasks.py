@@ -53,10 +53,6 @@ class PlantedTask:
     bugs: tuple[PlantedBug, ...]
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...]
-    hops: int
-    """functions of the package between a failing test and the nearest bug; 1: the test calls it
-    directly
-    """
     symptoms: tuple[Symptom, ...]
 
     @cached_property
@@ -182,7 +178,6 @@ def row(task: PlantedTask, tests: list[str]) -> dict[str, Any]:
         "package": task.package.name,
         "bugs": [[bug.path, bug.operator, bug.function, bug.line, bug.edits] for bug in task.bugs],
         "fail": [numbers[test] for test in task.fail_to_pass],
-        "hops": task.hops,
         "symptoms": [[numbers[symptom.test], symptom.code, symptom.error] for symptom in task.symptoms],
     }
 
@@ -194,7 +189,7 @@ def manifest(folder: Path = packages.SHIPPED) -> tuple[PlantedTask, ...]:
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"The list of generated tasks {path} cannot be read: {error}.") from None
+        raise DataError(f"The list of planted tasks {path} cannot be read: {error}.") from None
     tests: dict[str, list[str]] = {}
     generated = []
     for number, line in enumerate(lines, 1):
@@ -217,7 +212,6 @@ def read(row: dict[str, Any], package: packages.Package, tests: list[str]) -> Pl
         tuple(PlantedBug(p, o, f, n, tuple((a, b, t) for a, b, t in edits)) for p, o, f, n, edits in row["bugs"]),
         tuple(tests[number] for number in row["fail"] if not tests[number].startswith(left_out)),
         tuple(test for number, test in enumerate(tests) if number not in failing and not test.startswith(left_out)),
-        int(row["hops"]),
         tuple(
             Symptom(tests[number], code, error)
             for number, code, error in row["symptoms"]

@@ -1,1 +1,1 @@
-"""Published instances of SWE-Gym and SWE-bench: their records, places to play them, and their logs."""
+"""Published instances of SWE-Gym and SWE-bench: their records, setups, test runs and logs."""

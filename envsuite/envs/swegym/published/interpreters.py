@@ -90,9 +90,9 @@ def _candidates(version: str) -> Iterator[Path]:
         for release in sorted(folder.glob(pattern), key=_numbers, reverse=True):
             if (release / "bin" / f"python{minor}").is_file():
                 yield release / "bin" / f"python{minor}"
-    for place in ("/usr/bin", "/usr/local/bin"):
-        if Path(place, f"python{minor}").is_file():
-            yield Path(place, f"python{minor}")
+    for executable in (Path("/usr/bin", f"python{minor}"), Path("/usr/local/bin", f"python{minor}")):
+        if executable.is_file():
+            yield executable
     for entry in os.get_exec_path():
         if path := shutil.which(f"python{minor}", path=entry):
             yield Path(path)

@@ -1,0 +1,1 @@
+"""Feature engineering in steps that are kept if they help, in the form of CAAFE."""

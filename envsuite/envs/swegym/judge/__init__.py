@@ -1,0 +1,1 @@
+"""Judge of SWE-Gym: grading of test results, runs of tests, and checks that these are real."""

@@ -1,1 +1,0 @@
-"""Vector environments of text games: the common base, and games played by table look-up."""

@@ -1,1 +1,0 @@
-"""The audit board: what it takes to evaluate published checkpoints under their own prompts: `envsuite-audit`."""
