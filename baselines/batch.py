@@ -51,7 +51,6 @@ class Batch:
     turn: Tensor  # [N] its turn within the episode
     ends_turn: Tensor  # [N] bool: the last token of its reply
     allowed: AllowedTokens | None = None  # None: every token was drawn from the whole vocabulary
-    features: Tensor | None = None  # [N, H] hidden states of the reference, for a critic that reads them
     behaviour: Tensor | None = None  # [B, L] as sampled, if older weights sampled: `algorithms.update`
 
     def flat(self, x: Tensor) -> Tensor:
@@ -64,11 +63,6 @@ class Batch:
         out[self.where[:, 0], self.where[:, 1]] = x
         return out
 
-    def numbers(self) -> Tensor:
-        """Returns the index among the N sampled tokens at each sampled position, 0 elsewhere. [B,
-        L]"""
-        return self.spread(torch.arange(len(self.where)))
-
     def turn_numbers(self) -> Tensor:
         """Returns a number of its episode and turn at each sampled position, 0 elsewhere. [B, L]"""
         return self.spread(self.episode * (int(self.turn.max()) + 1) + self.turn)
@@ -76,10 +70,10 @@ class Batch:
     def rows(self, index: Tensor) -> Batch:
         """Selects rows, cropped to the longest of them."""
         width = int(self.valid[index].sum(1).max())
-        place = torch.full((len(self.ids),), -1)
-        place[index] = torch.arange(len(index))
-        selected = place[self.where[:, 0]] >= 0
-        where = torch.stack([place[self.where[selected, 0]], self.where[selected, 1]], dim=1)
+        new_row = torch.full((len(self.ids),), -1)
+        new_row[index] = torch.arange(len(index))
+        selected = new_row[self.where[:, 0]] >= 0
+        where = torch.stack([new_row[self.where[selected, 0]], self.where[selected, 1]], dim=1)
         return Batch(
             ids=self.ids[index, :width],
             valid=self.valid[index, :width],
@@ -90,7 +84,6 @@ class Batch:
             turn=self.turn[selected],
             ends_turn=self.ends_turn[selected],
             allowed=None if self.allowed is None else self.allowed.rows(index, width),
-            features=None if self.features is None else self.features[selected],
             behaviour=None if self.behaviour is None else self.behaviour[index, :width],
         )
 

@@ -65,15 +65,9 @@ def _validate_limits(recipe: Any) -> None:
             f"turn_limits cannot be {limits}: each limit is larger than the one before, and none is above max_turns "
             f"= {recipe.max_turns} (0: no limit)."
         )
-    for name, value in (("turn_limits", limits), ("rewards.gate", recipe.rewards.gate)):
-        if value and recipe.turns:
-            raise UsageError(
-                f"{name} = {value} needs whole episodes, and turns = {recipe.turns} cuts them: leave one out."
-            )
-    if recipe.rewards.gate and recipe.reward_mode == RewardMode.SHAPED:
+    if limits and recipe.turns:
         raise UsageError(
-            f"rewards.gate = {recipe.rewards.gate} takes back a part of the shaped rewards, which then can prefer "
-            "another policy: set another reward_mode, or leave the gate out."
+            f"turn_limits = {limits} needs whole episodes, and turns = {recipe.turns} cuts them: leave one out."
         )
 
 
@@ -99,18 +93,13 @@ def _validate_shaping(recipe: Any) -> None:
         raise UsageError(
             "reward_mode = 'shaped' needs one discount per command or primitive step, and "
             f"{recipe.algorithm} has another: "
-            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or "
+            "set config.gamma = 1 (and config.gamma_token, if it has one), with ppo config.level = 'turn', or "
             "another reward_mode."
         )
     if shaping.gamma < 1 and recipe.prompting.grammar == "actions":
         raise UsageError(
             "reward_mode = 'shaped' discounts per command, and with several commands per turn the learner discounts "
             "per turn: set prompting.grammar = 'action' or config.gamma = 1."
-        )
-    if recipe.shaping_gamma not in (-1.0, shaping.gamma):
-        raise UsageError(
-            f"shaping_gamma = {recipe.shaping_gamma} is not the discount of {recipe.algorithm}, {shaping.gamma} per "
-            f"{shaping.unit}: with another one the best policy can put the task off; leave shaping_gamma out."
         )
 
 

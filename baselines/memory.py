@@ -1,8 +1,7 @@
 """Estimates the device memory that a recipe needs, before any weight is loaded.
 
 Weights, masters, gradients and moments are counted exactly on a model without storage ("meta").
-Activations, logits and the keys and values of the rollout are computed from shapes. With several
-processes the estimate is for each of them.
+Activations, logits and the keys and values of the rollout are computed from shapes.
 """
 
 from __future__ import annotations
@@ -14,23 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from baselines.distributed import fsdp
 from baselines.networks.lora import ADAPTER
 from baselines.networks.model import Model
-from baselines.networks.packing import VARLEN
 from baselines.recipe import SHIPPED, Recipe
 from baselines.train import CONCURRENT
 from envsuite.errors import UsageError
 from harness.lm import model_files
 
-PLAYING = ("gathered to play", "rollout's keys and values", "prefix store")
-LEARNING = ("gathered to learn", "gradients", "activations", "packing's mask", "logits")
-TEACHER = "teacher's pass"
-"""Before the steps of an update, with nothing kept for a backward pass."""
+PLAYING = "rollout's keys and values"
+LEARNING = ("gradients", "activations", "logits")
 SNAPSHOT = "copy that plays"
 """With async_level = 1: playing and learning take place at once."""
-LOADING = "before it is sharded"
-"""Parts that are in memory only some of the time; all others always are."""
+SHARDED = ("actor's weights", "critic's weights", "target critic", "reference", "master weights", "gradients",
+           "optimisers' moments")  # fmt: skip
+"""Parts of which each of several processes holds a share with `fsdp`."""
 
 
 def configuration(name: str) -> Any:
@@ -65,27 +61,25 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int
     config = configuration(recipe.model.name)
     kind = dtype if recipe.model.dtype == "auto" else getattr(torch, recipe.model.dtype)
     with torch.device("meta"):
-        lm = AutoModelForCausalLM.from_config(config, dtype=kind)
-        model = Model(lm, None, recipe.model_config)
+        model = Model(AutoModelForCausalLM.from_config(config, dtype=kind), None, recipe.model_config)
     actor, critic = model.actor_parameters(), model.critic_parameters()
     elements = sum(parameter.numel() for parameter in [*actor, *critic])
+    weights = _bytes(model.lm.parameters())
     parts = {
-        "actor's weights": _bytes(model.lm.parameters()),
+        "actor's weights": weights,
         "critic's weights": _bytes(critic),
-        "target critic": 0.0,
+        "target critic": 4.0 * sum(p.numel() for p in critic) if recipe.config.trains_target_critic else 0.0,
         "reference": 0.0,
         "master weights": 4.0 * sum(p.numel() for p in [*actor, *critic] if p.dtype != torch.float32),
         "gradients": 4.0 * elements,
         "optimisers' moments": 8.0 * elements,
     }
-    if recipe.config.trains_target_critic:
-        parts["target critic"] = 4.0 * sum(parameter.numel() for parameter in critic)
     if recipe.needs_reference:
-        parts["reference"] = _bytes(actor) if recipe.model.lora_rank else parts["actor's weights"]
+        parts["reference"] = _bytes(actor) if recipe.model.lora_rank else weights
     if recipe.async_level:
         parts[SNAPSHOT] = _bytes(actor)
-    if recipe.fsdp and processes > 1:
-        parts = _sharded(parts, model, processes, plays=not recipe.generation.elsewhere)
+    if recipe.fsdp:
+        parts = {name: value / processes if name in SHARDED else value for name, value in parts.items()}
     copies = _adapters_copies(model.lm) / config.get_text_config().num_hidden_layers
     return {**parts, **_working_memory(recipe, config.get_text_config(), kind, processes, copies)}
 
@@ -104,22 +98,6 @@ def _bytes(tensors: Iterable[Tensor]) -> float:
     return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
 
 
-def _sharded(parts: dict[str, float], model: Model, processes: int, plays: bool) -> dict[str, float]:
-    """Returns a process's share of each part, and what is gathered for a while."""
-    blocks = [_bytes(block.parameters()) for block in fsdp.blocks(model.lm)]
-    actor = parts["actor's weights"]
-    # Everything between the blocks (embeddings, head), the block that computes and the next one,
-    # which is being fetched.
-    at_once = actor - sum(blocks) + 2 * max(blocks, default=0.0)
-    weights = ("actor's weights", "critic's weights", "target critic", "reference")
-    return {
-        **{name: value / processes for name, value in parts.items()},
-        "gathered to play": actor * (1 - 1 / processes) if plays else 0.0,
-        "gathered to learn": min(at_once, actor),
-        LOADING: sum(parts[name] for name in weights),
-    }
-
-
 def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: int, copies: float) -> dict[str, float]:
     """Estimates the memory of forward and backward passes and of the rollout. `copies`: of adapters, per layer."""
     width, layers = config.hidden_size, config.num_hidden_layers
@@ -136,27 +114,11 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     positions = rows * min(length, recipe.acting.max_tokens) if _rows_are_turns(recipe) else rows * length
     concurrent = min(CONCURRENT, -(-recipe.episodes // processes))
     cache = float(concurrent * length * 2 * layers * config.num_key_value_heads * head * itemsize)
-    plays = not recipe.generation.elsewhere
-    reuses = recipe.prompting.history != 0 or recipe.acting.scores_commands
-    masked = recipe.model.packing and recipe.model.attention not in VARLEN
     return {
         "activations": float(rows * length * stored),
-        "packing's mask": float(rows * length**2 * (1 if recipe.model.attention == "sdpa" else itemsize) * masked),
         "logits": float(positions * config.vocab_size * 2 * itemsize),
-        TEACHER: _teachers_pass(recipe, config, length, layer, itemsize, processes),
-        "rollout's keys and values": cache if plays else 0.0,
-        "prefix store": min(cache, recipe.acting.cache_gb * 2**30) if plays and reuses else 0.0,
+        PLAYING: 0.0 if recipe.generation.elsewhere else cache,
     }
-
-
-def _teachers_pass(recipe: Recipe, config: Any, length: int, layer: float, itemsize: int, processes: int) -> float:
-    """Returns the bytes of a layer and of the logits of the teacher's largest pass; its rows are turns."""
-    if not recipe.config.advisor:
-        return 0.0
-    turns = max(recipe.turn_limits, default=recipe.max_turns) or 1
-    rows = recipe.config.micro_rows or -(-recipe.episodes * turns // processes)
-    positions = rows * min(length, recipe.acting.max_tokens)
-    return float(rows * length * layer + positions * config.vocab_size * itemsize)
 
 
 def _rows_are_turns(recipe: Recipe) -> bool:
@@ -182,14 +144,10 @@ def _rows_per_pass(recipe: Recipe, processes: int) -> int:
 
 
 def peak(parts: dict[str, float]) -> float:
-    """Returns the most bytes in use at once: playing and learning alternate unless a copy plays, and
-    a model is loaded before it is sharded."""
-    playing, learning = (sum(parts.get(name, 0.0) for name in names) for names in (PLAYING, LEARNING))
-    learning = max(learning, parts.get(TEACHER, 0.0))
-    passing = (*PLAYING, *LEARNING, TEACHER, LOADING)
-    permanent = sum(value for name, value in parts.items() if name not in passing)
-    working = learning + playing if parts.get(SNAPSHOT) else max(learning, playing)
-    return max(permanent + working, parts.get(LOADING, 0.0))
+    """Returns the most bytes in use at once: playing and learning alternate unless a copy plays."""
+    learning, playing = sum(parts[name] for name in LEARNING), parts[PLAYING]
+    permanent = sum(value for name, value in parts.items() if name not in (PLAYING, *LEARNING))
+    return permanent + (learning + playing if parts.get(SNAPSHOT) else max(learning, playing))
 
 
 def table(parts: dict[str, float]) -> str:

@@ -39,7 +39,7 @@ class Acting:
     0: the model's."""
     choose: Literal["free", "admissible", "trie"] = "free"
     """free: sample tokens | admissible: draw a command by the likelihoods of the admissible ones
-    (TWOSOME) | trie: the same, with every token normalised over those that continue an admissible
+    (TWOSOME) | trie: the same, with every token normalised over the tokens that continue an admissible
     command, also in the update."""
     normalisation: Normalisation = "word"
     """Normalisation of the likelihoods of `admissible`."""
@@ -63,9 +63,6 @@ class RewardSettings:
     """Subtracted in a turn whose command the environment could not execute."""
     format_penalty: NonNegative = 0.0
     """Subtracted in a turn whose reply held no command or was cut off."""
-    gate: Share = 0.0
-    """Progression that an episode must reach for the rewards and penalties of its steps to count;
-    below, only its last reward does (G-RA). 0: they always count."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +96,6 @@ class Recipe:
     (`networks.tinker`)."""
     knobs: dict[str, Any] = field(default_factory=dict)
     reward_mode: str = "sparse"
-    shaping_gamma: Share = -1.0
-    """Discount of the potential in `shaped`; -1: the algorithm's own, the only value that keeps the
-    best policy."""
     updates: Natural = 100
     episodes: Count = 32
     """Episodes per update, a whole number of groups."""
@@ -121,8 +115,6 @@ class Recipe:
     """Updates between evaluations on held-out seeds; 0: only at the end."""
     eval_episodes: Count = 50
     save_every: Count = 10
-    keep_checkpoints: Count = 1
-    """Checkpoints to keep: the latest, and older ones as checkpoint-UPDATE.pt."""
     budget: Natural = 0
     """Budget in units of the Guide's rule: a demonstration costs 10, an episode 1; 0: `updates`
     counts instead."""
@@ -167,7 +159,7 @@ class Recipe:
         return 0 if self.advance_at or self.success_between else None
 
     def next_stage(self, stage: int, success: float, tasks: int) -> int:
-        """Returns the stage after an update with this success, of a curriculum or a ladder of so many tasks."""
+        """Returns the stage of a curriculum or a ladder of `tasks` tasks after an update with this success."""
         if self.advance_at:
             stage += success >= self.advance_at
         elif self.success_between:
@@ -271,21 +263,6 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def with_defaults(table: dict[str, Any], settings: Any) -> dict[str, Any]:
-    """Returns a stored recipe, or a table of it, with the defaults of settings that are newer than it."""
-    complete = dict(table)
-    for field_ in dataclasses.fields(settings):
-        value = getattr(settings, field_.name)
-        if dataclasses.is_dataclass(value):
-            complete[field_.name] = with_defaults(complete.get(field_.name, {}), value)
-        elif field_.name not in complete and field_.default is not dataclasses.MISSING:
-            complete[field_.name] = field_.default
-        elif field_.name not in complete and field_.default_factory is not dataclasses.MISSING:
-            complete[field_.name] = field_.default_factory()
-    stored: dict[str, Any] = json.loads(json.dumps(complete))
-    return stored
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:

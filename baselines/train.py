@@ -51,7 +51,7 @@ DEMONSTRATION_COST, EPISODE_COST = 10, 1
 """Units of the budget rule in the Practitioner's Guide (its Table 9)."""
 
 MAY_CHANGE = (
-    *("updates", "budget", "eval_every", "save_every", "keep_checkpoints", "stop_at"),
+    *("updates", "budget", "eval_every", "save_every", "stop_at"),
     *("generation", "fsdp", "trackers"),
 )
 """Keys of a recipe that may differ when its run is resumed."""
@@ -183,7 +183,7 @@ class TrainingRun:
                 if config.save_every and tuning.step % config.save_every == 0 and tuning.step < tuning.steps:
                     self.tuning = tuning.state()
                     self.save()
-            distinct = {(game["task"], game["seed"]) if "seed" in game else place for place, game in enumerate(games)}
+            distinct = {(game["task"], game["seed"]) if "seed" in game else number for number, game in enumerate(games)}
             self.spent += DEMONSTRATION_COST * len(distinct)
             self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
             self.collector.weights_changed()
@@ -357,7 +357,7 @@ class TrainingRun:
             "lines": self.log.count(),
         }
         if collectives.first():
-            checkpoints.save_and_keep(self.folder, state, self.recipe.keep_checkpoints)
+            checkpoints.save(self.folder / checkpoints.LATEST, state)
         self._export("model")
         if self.model.config.lora_rank:
             self._export("adapter", adapter=True)
@@ -370,7 +370,7 @@ class TrainingRun:
 
     def _restore(self, checkpoint: Path) -> None:
         state = checkpoints.load(checkpoint)
-        mine, saved = recipes.plain(self.recipe), recipes.with_defaults(state["recipe"], self.recipe)
+        mine, saved = recipes.plain(self.recipe), state["recipe"]
         for key in mine:
             if mine[key] != saved.get(key) and key not in MAY_CHANGE:
                 raise UsageError(f"{checkpoint.parent} was trained with {key} = {saved.get(key)!r}, not {mine[key]!r}.")

@@ -268,7 +268,7 @@ def measured_memory(proof: Proof, shape: str, lora: bool, length: int, reply: in
     with tempfile.TemporaryDirectory() as work:
         recipe = recipe_for(shape, Path(work), lora, length, reply, rows)
         parts = memory.estimate(recipe)
-    expected = memory.peak({**parts, "rollout's keys and values": 0.0, "prefix store": 0.0})
+    expected = memory.peak({**parts, "rollout's keys and values": 0.0})
     if proof.device.type == "cuda" and expected > torch.cuda.mem_get_info()[0]:
         proof.write(f"Not run: --dry-run expects {expected / 1e9:.1f} GB, more than is free.")
         return

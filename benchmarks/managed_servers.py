@@ -56,7 +56,7 @@ def _say(line: str) -> None:
 
 def _measure(kind: str) -> dict[str, Any]:
     """Returns the figures of one kind of server."""
-    settings = programs.ServerSettings(context=2048, concurrent=2, words=ARGS[kind])
+    settings = programs.ServerSettings(context=2048, concurrent=2, args=ARGS[kind])
     command = programs.command(kind, MODEL, settings, _say)
     with tempfile.TemporaryDirectory() as folder:
         server = started(command, Path(folder) / "log", _say)

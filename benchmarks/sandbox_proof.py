@@ -97,7 +97,7 @@ def command(part: str, user: str) -> list[str]:
     if user == USERS[1]:
         words = ["env", "DOCKERD_FOR_ALL=1", ".ci/dockerd", ".ci/as-user", sys.executable]
     if part == SELF_TEST:
-        return [*words, "-m", "harness.cli.check", "--sandbox"]
+        return [*words, "-m", "harness", "check", "--sandbox"]
     return [*words, "-m", "pytest", "-q", "-n", "0", *(f"tests/sandbox/{name}.py" for name in TESTS[part].split())]
 
 

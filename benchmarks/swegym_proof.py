@@ -3,7 +3,7 @@ between.
 
     `.ci/dockerd python -m benchmarks.swegym_proof [driver] [--episodes 200] [--markdown FILE]`
 
-The expert plays generated tasks with `envsuite-eval`, eight at a time. After a third the run
+The expert plays planted tasks with `envsuite-eval`, eight at a time. After a third the run
 receives the terminal's Ctrl-C; it is resumed, after two thirds all its processes are killed at
 once, and it is resumed to its end. After each ending the containers, processes, mounts and folders
 of the run are counted: there must be none after Ctrl-C and at the end, and what SIGKILL leaves must

@@ -17,7 +17,7 @@ from envsuite.reading import read_json
 from harness.types import DescribesConnection, Policy
 
 NAME = "config.json"
-CONNECTION = ("request_fields", "server", "reply_cache")
+CONNECTION = ("request_fields", "server")
 """Entries that are known only while a model plays: see `harness.types.DescribesConnection`."""
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host", *CONNECTION)
 """Entries that are not hashed into `run_id`."""

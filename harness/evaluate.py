@@ -46,6 +46,7 @@ from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWei
 DEFAULT_EXECUTION = Execution()
 OnEpisode = Callable[[Record, Trajectory | None], None]
 """Receives the record of each episode, and the trajectory if it was played: None for a reused episode."""
+JOURNAL = "journal.jsonl"
 WEIGHTS = "weights.json"
 """File in a run's folder with a served model's answer to a fixed question."""
 ENV_TIMEOUT = 600.0
@@ -274,63 +275,83 @@ def evaluate(
         1.0
     """
     folder = config.folder(output_dir)
-    episodes = config.all_episodes()
-    journal_path = folder / "journal.jsonl"
-    if not execution.resume and journal_path.exists() and journal_path.stat().st_size:
+    if not execution.resume and _has_records(folder):
         raise UsageError(f"{folder} exists: continue with --resume, remove it, or choose another --output-dir.")
+    with _claimed(folder, output_dir, execution.patience), contextlib.ExitStack() as stack:
+        settings = {"run_id": config.run_id, "split": config.split, "execution": asdict(execution)}
+        config_file.write(folder, {**config.identity(), **settings})
+        reused = ReusedEpisodes(folder / "reused.jsonl")
+        journal = stack.enter_context(contextlib.closing(Journal(folder / JOURNAL, reused.dates)))
+        todo = _missing(config, folder, journal, reused)
+        series = open_series() if todo else None
+        if series is not None:
+            stack.callback(series.close)
+            for record in reused.take(series, todo, journal):
+                on_episode(record, None)
+            todo = [episode for episode in todo if episode.key not in reused.dates]
+        activity = activity or Activity()
+        activity.episodes = len(config.all_episodes())
+        activity.ended = activity.episodes - len(todo)
+        if todo:
+            activity.most_turns = config.turn_cap
+            runs = play(todo) if play else _play(config, todo, make_policy, execution, folder, activity)
+            with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
+                _record(config, runs, journal, folder, execution.budget, on_episode, activity, series)
+        return _results(config, folder, journal, reused)
+
+
+def _has_records(folder: Path) -> bool:
+    journal = folder / JOURNAL
+    return journal.exists() and journal.stat().st_size > 0
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path, output_dir: Path, patience: float) -> Iterator[None]:
+    """Makes a run folder and holds its lock; if the run fails without a record, removes the folders that it made.
+
+    Raises UsageError if another process holds the lock for `patience` seconds.
+    """
     new = [path for path in (folder, folder.parent, output_dir) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=execution.patience)
+        lock.acquire(timeout=patience)
     except filelock.Timeout:
         raise UsageError(
             f"{folder} is in use by another process: wait for it, or choose another --output-dir."
         ) from None
     try:
-        settings = {"run_id": config.run_id, "split": config.split, "execution": asdict(execution)}
-        config_file.write(folder, {**config.identity(), **settings})
-        reused = ReusedEpisodes(folder / "reused.jsonl")
-        journal = Journal(journal_path, reused.dates)
-        series = None
-        try:
-            done = journal.done()
-            reused.forget(done)
-            todo = [episode for episode in episodes if episode.key not in done]
-            if not done:
-                (folder / WEIGHTS).unlink(missing_ok=True)  # no record depends on it
-            series = open_series() if todo else None
-            if series is not None:
-                for record in reused.take(series, todo, journal):
-                    on_episode(record, None)
-                todo = [episode for episode in todo if episode.key not in reused.dates]
-            activity = activity or Activity()
-            activity.episodes, activity.ended = len(episodes), len(episodes) - len(todo)
-            if todo:
-                activity.most_turns = config.turn_cap
-                runs = play(todo) if play else _play(config, todo, make_policy, execution, folder, activity)
-                with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
-                    _record(config, runs, journal, folder, execution.budget, on_episode, activity, series)
-            results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
-        finally:
-            journal.close()
-            if series is not None:
-                series.close()
-        summary = {**config.identity(), **summarise(results), "spent": journal.spent}
-        if reused.dates:
-            summary["reused"] = reused.summary()
-        summary["results_hash"] = records.results_hash(folder / "results.jsonl")
-        write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-        return results, summary
+        yield
     except Exception:
-        if folder in new and not (journal_path.exists() and journal_path.stat().st_size):
-            shutil.rmtree(folder, ignore_errors=True)  # it played nothing
+        if folder in new and not _has_records(folder):
+            shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):  # raised by the first that is not empty
                 for path in new[1:]:
                     path.rmdir()
         raise
     finally:
         lock.release()
+
+
+def _missing(config: RunConfig, folder: Path, journal: Journal, reused: ReusedEpisodes) -> list[Episode]:
+    """Returns the episodes that the journal lacks; without any, a stored answer of a server no longer counts."""
+    done = journal.done()
+    reused.forget(done)
+    if not done:
+        (folder / WEIGHTS).unlink(missing_ok=True)
+    return [episode for episode in config.all_episodes() if episode.key not in done]
+
+
+def _results(config: RunConfig, folder: Path, journal: Journal, reused: ReusedEpisodes) -> tuple[Results, Summary]:
+    """Writes results.jsonl and summary.json, and returns both."""
+    path = folder / "results.jsonl"
+    results = records.write_results(path, journal, {episode.key for episode in config.all_episodes()})
+    summary = {**config.identity(), **summarise(results), "spent": journal.spent}
+    if reused.dates:
+        summary["reused"] = reused.summary()
+    summary["results_hash"] = records.results_hash(path)
+    write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+    return results, summary
 
 
 def _play(

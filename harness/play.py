@@ -111,7 +111,7 @@ def _block(first: str, ask: Callable[[list[str]], str]) -> str:
 def edit(text: str = "") -> str:
     """Opens `text` in the editor that VISUAL or EDITOR names; returns the text as it was saved.
 
-    Raises UsageError if there is no editor or it fails.
+    Raises UsageError without an editor, or if it fails.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:

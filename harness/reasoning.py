@@ -75,7 +75,7 @@ def joined(reasoning: str, answer: str) -> str:
     return f"{OPEN}{reasoning}{CLOSE}{answer}" if reasoning else answer
 
 
-def parts(text: str) -> tuple[str, str] | None:
+def split(text: str) -> tuple[str, str] | None:
     """Returns reasoning and answer of a reply that `joined` gives again; None for others."""
     if not text.startswith(OPEN):
         return None

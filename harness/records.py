@@ -176,7 +176,7 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}:{number} is not a record ({type(error).__name__}: {error}): {_cure(path)}.") from error
     if schema != SCHEMA:
-        raise DataError(f"{path}:{number} has schema_version {schema!r}: {schema_cure(schema)}.")
+        raise DataError(f"{path}:{number} has schema_version {schema!r}: {schema_cure()}.")
     return record
 
 
@@ -224,18 +224,11 @@ def light(record: Record) -> Record:
     return {name: value for name, value in record.items() if name not in LIGHT}
 
 
-def schema_cure(schema: Any) -> str:
+def schema_cure() -> str:
     """Returns the advice for a file with another schema version."""
-    kind, _, number = SCHEMA.rpartition("-")
-    theirs, _, version = str(schema).rpartition("-")
-    if theirs == kind and version.isdecimal() and int(version) > int(number):
-        return (
-            f"this envsuite reads {SCHEMA!r}; to migrate, upgrade to the release that wrote it "
-            "(pip install -U envsuite)"
-        )
     return (
-        f"this envsuite reads {SCHEMA!r} and cannot convert it; to migrate, run the settings of its config.json "
-        "again with envsuite-eval, or read it with the envsuite version that config.json names"
+        f"this envsuite reads {SCHEMA!r}; use the version of envsuite that wrote the file, or run the settings of its "
+        "config.json again"
     )
 
 

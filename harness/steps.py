@@ -35,8 +35,8 @@ def step(turn: Turn, observation: str) -> dict[str, Any]:
     substitute = turn.fault not in ("", "invalid")  # a protocol played a reply that it did not understand
     if calls:
         values["calls"] = [call._asdict() for call in calls]
-    if (parts := reasoning.parts(text)) is not None:
-        values["reasoning"], text = parts
+    if (pair := reasoning.split(text)) is not None:
+        values["reasoning"], text = pair
     if substitute or calls or list(turn.commands) != [text]:  # bare commands of random and expert are stored once
         values["reply"] = text
     return values

@@ -72,7 +72,7 @@ class Prompt(NamedTuple):
     tools: Sequence[ToolSchema] = ()
     """tools to declare"""
     agent: int = 0
-    """number, from 1, of the agent that acts; 0 if the game has no agents with players of their own"""
+    """number, from 1, of the agent that acts; 0 if one player acts for all"""
 
 
 @dataclass(slots=True)
@@ -140,8 +140,8 @@ def advice_of(advice_kind: str, agent: int) -> str:
 
 @runtime_checkable
 class IgnoresAdvice(Protocol):
-    """Optional capability of a policy with an `advice_kind`: it receives messages, never sees the advice, and leaves
-    it to whoever reads `Turn.advice`.
+    """Optional capability of a policy with an `advice_kind`: it receives messages and never sees the advice, which is
+    stored in `Turn.advice`.
     """
 
     ignores_advice: bool
@@ -187,11 +187,11 @@ class ReportsRetries(Protocol):
 
 @runtime_checkable
 class DescribesConnection(Protocol):
-    """Optional capability of a policy: it can say what its servers are and what they made of its requests."""
+    """Optional capability of a policy: it describes its servers and their changes to requests."""
 
     def connection(self) -> dict[str, Any]:
-        """Returns entries of config.json: `request_fields`, which servers changed, `server`, if this process
-        started it, and `reply_cache`, if it is used; {} if there is nothing to say.
+        """Returns entries of config.json: `request_fields`, which servers changed, and `server`, if this
+        process started it; {} if there is nothing to say.
         """
         ...
 

@@ -1,26 +1,23 @@
 """The update of PPO and its variants, which differ in the four rates of `estimators.gae`.
 
-* Token level: every token is a step, and the reward of a turn is paid on its last token.
-* Turn level: a turn is a step, and the advantage at its first token holds for all its tokens.
-
-At level "turn", gamma_token = lambda_token = 1 makes the first token's advantage the turn-level one
-exactly.
+Every token is a step, and the reward of a turn is paid on its last token. If turns are compared, a
+turn is a step: gamma_token = lambda_token = 1 makes the first token's advantage the turn's exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from baselines.algorithms.critic_step import CriticStep
-from baselines.algorithms.episode_rows import episode_rows, token_rewards
 from baselines.algorithms.policy_step import Targets, learn
 from baselines.algorithms.update import UpdateConfig, UpdateInput, kl_penalty, proximal_pass, reference_pass
-from baselines.batch import Batch, MicroBatch, collate, crop, evaluate, split, turn_rewards, turn_values
+from baselines.batch import Batch, collate, evaluate, turn_rewards, turn_values
+from baselines.episode_rows import episode_rows, token_rewards
 from baselines.math.estimators import gae
 from baselines.ranges import Count, Natural, PositiveShare, Share
 from envsuite.errors import UsageError
@@ -48,7 +45,6 @@ class ActorCriticConfig(UpdateConfig):
 
     gamma: Share = 0.99
     lam: Share = 0.95
-    level: Literal["token", "turn"] = "token"
     bootstrap: bool = True
     """A truncated episode ends in the value of its final observation; False: in 0, as in TWOSOME
     and ADRL."""
@@ -57,14 +53,17 @@ class ActorCriticConfig(UpdateConfig):
     critic_warmup: Natural = 0
     """First updates, in which only the critic learns."""
     critic_warmup_batch: Count = 1
-    """Above 1: these updates are passes over one batch that is so many times as large (Verlog: 40). They
+    """Above 1: these updates are passes over one batch of this many ordinary ones (Verlog: 40). They
     are one line of the log."""
     critic_warmup_share: PositiveShare = 1.0
     """Share of that batch's rows that each pass draws (Verlog: 0.25)."""
 
+    @property
+    def compares_turns(self) -> bool:
+        """True if a turn is a step, and the advantage at its first token holds for all its tokens."""
+        return False
+
     def rates(self) -> Rates:
-        if self.level == "turn":
-            return Rates(1.0, 1.0, self.gamma, self.lam)
         return Rates(self.gamma, self.lam, self.gamma, self.lam)
 
     def shaping(self) -> Shaping | None:
@@ -107,7 +106,7 @@ def update(inputs: UpdateInput[ActorCriticConfig]) -> dict[str, float]:
     model, config, trajectories = inputs.model, inputs.config, inputs.trajectories
     batch = collate(trajectories, config.whole)
     weights = proximal_pass(inputs, batch)
-    reference = reference_features(inputs, batch) if model.reads_features else reference_pass(inputs, batch)
+    reference = reference_pass(inputs, batch)
     penalty = kl_penalty(inputs, batch, reference)
     values = critic_values(inputs, batch)
     advantages, returns = estimate(inputs, batch, values, model.values, penalty, config.rates())
@@ -125,62 +124,12 @@ def update(inputs: UpdateInput[ActorCriticConfig]) -> dict[str, float]:
     return {**log, **weights}
 
 
-def reference_features(inputs: UpdateInput[Any], batch: Batch) -> Tensor | None:
-    """Stores in `batch` the hidden states of the reference for a critic that reads them. Returns the
-    reference's log-probs [N] if there is a KL term.
-
-    One pass serves both.
-    """
-    model, config = inputs.model, inputs.config
-    needs_logprobs = bool(config.kl_coef)
-
-    def both(rows: MicroBatch) -> tuple[Tensor, Tensor]:
-        return model.reference_features(
-            rows.ids, rows.valid, rows.sampled, inputs.temperature, needs_logprobs, rows.allowed
-        )
-
-    width = model.lm.config.get_text_config().hidden_size
-    features = torch.zeros(len(batch.where), width, dtype=model.lm.dtype)
-    logprobs, batch.features = evaluate_features(model, both, batch, config.micro_rows, features)
-    return logprobs if needs_logprobs else None
-
-
-@torch.no_grad()
-def evaluate_features(
-    model: Any,
-    function: Callable[[MicroBatch], tuple[Tensor, Tensor]],
-    batch: Batch,
-    micro_rows: int,
-    features: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Computes numbers [b, l] and hidden states [n, H] by `function`, for the sampled tokens. [N],
-    [N, H]
-
-    The function returns hidden states of its sampled tokens row by row; they are written into
-    `features` [N, H].
-    """
-    out, numbers = torch.zeros(batch.ids.shape), batch.numbers()
-    for part, weight in model.processes.rounds(
-        split(model, batch, torch.arange(len(batch.ids)), micro_rows), model.sharded
-    ):
-        rows = crop(batch, part)
-        result, hidden = function(rows)
-        if weight:
-            width = rows.ids.shape[1]
-            out[part, :width] = result.to(out.dtype)
-            features[numbers[part, :width][rows.sampled]] = hidden
-    return batch.flat(model.processes.add(out)), model.processes.add(features)
-
-
-@torch.no_grad()
 def critic_values(inputs: UpdateInput[Any], batch: Batch) -> Tensor:
     """Returns the critic's values of the batch's sampled tokens. [N]"""
     model = inputs.model
-    if batch.features is None or model.critic is None:
-        return evaluate(
-            model, lambda rows: model.values(rows.ids, rows.valid, rows.sampled), batch, inputs.config.micro_rows
-        )
-    return model.critic.of_features(batch.features.to(model.device)).cpu()
+    return evaluate(
+        model, lambda rows: model.values(rows.ids, rows.valid, rows.sampled), batch, inputs.config.micro_rows
+    )
 
 
 def estimate(
@@ -233,7 +182,7 @@ def advantages(
         rates.lambda_step,
     )
     advantage = rows.flatten(estimates)
-    if config.level == "turn":
+    if config.compares_turns:
         first = _first_of_turn(batch)
         return advantage[first], (advantage + values)[first]
     return advantage, advantage + values

@@ -18,7 +18,7 @@ class CriticStep:
 
     def __init__(self, inputs: UpdateInput[Any], batch: Batch, returns: Tensor, old_values: Tensor) -> None:
         """`returns` [N] are the targets and `old_values` [N] the critic's values at the rollout."""
-        self.inputs, self.batch, self.numbers = inputs, batch, batch.numbers()
+        self.inputs, self.batch = inputs, batch
         self.returns, self.old_values = batch.spread(returns), batch.spread(old_values)
         starts = torch.cat([torch.tensor([True]), batch.ends_turn[:-1]])
         self.weights = batch.spread(torch.where(starts, inputs.config.highlight_first, 1.0))
@@ -31,10 +31,11 @@ class CriticStep:
         critic.zero_grad()
         total = 0.0
         for part, weight in model.processes.rounds(parts, model.sharded):
-            sampled = crop(self.batch, part).sampled
+            ids, valid, sampled, _ = crop(self.batch, part)
             width = sampled.shape[1]
             old_values, returns = self.old_values[part, :width], self.returns[part, :width]
-            losses = 0.5 * clipped_value_loss(self._values(part), old_values, returns, config.value_clip or None)
+            values = model.values(ids, valid, sampled)
+            losses = 0.5 * clipped_value_loss(values, old_values, returns, config.value_clip or None)
             losses = losses * self.weights[part, :width]
             # The mean is over tokens, whatever the weights and the actor's aggregation.
             loss = weight * config.value_coef * aggregate(losses, sampled) * sampled.sum() / total_tokens
@@ -43,13 +44,3 @@ class CriticStep:
         total = model.processes.add_number(total)
         check_finite(total, "value loss")
         return {"critic_grad_norm": critic.step(), "value_loss": total}
-
-    def _values(self, part: Tensor) -> Tensor:
-        """Returns the values of some rows, from the batch's cached features if it has them. [b, l]"""
-        model, features = self.inputs.model, self.batch.features
-        ids, valid, sampled, _ = crop(self.batch, part)
-        if features is None or model.critic is None:
-            return model.values(ids, valid, sampled)
-        numbers = self.numbers[part, : ids.shape[1]][sampled]
-        values = model.critic.of_features(features[numbers].to(model.device)).cpu()
-        return torch.zeros(ids.shape).masked_scatter(sampled, values)

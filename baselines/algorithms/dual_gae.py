@@ -34,5 +34,4 @@ class DualGAE(ActorCriticConfig):
 
 Config = DualGAE
 
-
-__all__ = ["Config", "update"]
+__all__ = ["Config", "DualGAE", "update"]

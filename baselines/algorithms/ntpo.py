@@ -29,5 +29,4 @@ class NTPO(ActorCriticConfig):
 
 Config = NTPO
 
-
-__all__ = ["Config", "update"]
+__all__ = ["NTPO", "Config", "update"]

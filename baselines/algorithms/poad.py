@@ -39,5 +39,4 @@ class POAD(ActorCriticConfig):
 
 Config = POAD
 
-
-__all__ = ["Config", "update"]
+__all__ = ["POAD", "Config", "update"]

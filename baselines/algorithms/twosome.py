@@ -100,8 +100,6 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
     first_tokens = [_first_tokens(run) for run in inputs.trajectories]
     inputs = replace(inputs, trajectories=first_tokens)
     batch = collate(first_tokens, whole=False)
-    if inputs.model.reads_features:
-        actor_critic.reference_features(inputs, batch)
     values = actor_critic.critic_values(inputs, batch)
     no_penalty = torch.zeros_like(values)
     advantage, returns = actor_critic.estimate(inputs, batch, values, inputs.model.values, no_penalty, config.rates())
@@ -157,12 +155,12 @@ def _backward(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Ten
     config, count = inputs.config, len(turns)
     inputs.optimisers.actor.zero_grad()
     sums: dict[str, float] = defaultdict(float)
-    for places in inputs.model.processes.share(_equal_choices(turns)):
-        equal = [turns[place] for place in places]
+    for indices in inputs.model.processes.share(_equal_choices(turns)):
+        equal = [turns[index] for index in indices]
         new, entropy = scores(inputs.model, equal, config.normalisation, inputs.temperature)
         old = torch.tensor([turn.reply.extra["logprob"] for turn in equal], dtype=new.dtype)
         losses, clipped = clipped_surrogate(
-            new, old, advantage[places].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
+            new, old, advantage[indices].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
         )
         loss = (losses - config.entropy_coef * entropy).sum() / count
         loss.backward()

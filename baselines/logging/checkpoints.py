@@ -27,25 +27,6 @@ def save(path: Path, state: dict[str, Any]) -> None:
         torch.save(state, file)
 
 
-def save_and_keep(folder: Path, state: dict[str, Any], count: int) -> None:
-    """Saves the latest checkpoint of a run and keeps the last `count`, older ones as
-    checkpoint-UPDATE.pt."""
-    latest = folder / LATEST
-    if count > 1:
-        numbered = folder / f"checkpoint-{state['update']}.pt"
-        save(numbered, state)
-        with _one_line_errors(latest):
-            link = folder / ".checkpoint.pt.link"
-            link.unlink(missing_ok=True)
-            link.hardlink_to(numbered)
-            link.replace(latest)
-    else:
-        save(latest, state)
-    older = sorted(folder.glob("checkpoint-*.pt"), key=lambda path: int(path.stem.partition("-")[2]))
-    for path in older[: max(0, len(older) - count)] if count > 1 else older:
-        path.unlink()
-
-
 def load(path: Path) -> dict[str, Any]:
     """Reads a checkpoint. Raises DataError for a damaged file, and for one with anything but
     tensors and plain data."""

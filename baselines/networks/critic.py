@@ -1,8 +1,7 @@
 """Critics: a value for every token, read at the token before it.
 
 A critic with a `trunk` trains a copy of the model. One without reads the hidden states of the
-frozen reference and trains an MLP on them, so that these features need computing only once per
-batch.
+frozen reference and trains an MLP on them.
 """
 
 from __future__ import annotations

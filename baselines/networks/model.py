@@ -149,11 +149,6 @@ class Model:
     ) -> DistinctRows:
         return distinct_rows(ids, valid, sampled, self.device, allowed, self.config.packing)
 
-    @property
-    def reads_features(self) -> bool:
-        """True if the critic reads the hidden states of the frozen reference."""
-        return self.critic is not None and self.critic.trunk is None
-
     @torch.no_grad()
     def reference_logprobs(
         self,
@@ -168,28 +163,6 @@ class Model:
         _, logprobs = self._reference_pass(rows, temperature)
         assert logprobs is not None
         return rows.spread(logprobs).cpu()
-
-    @torch.no_grad()
-    def reference_features(
-        self,
-        ids: Tensor,
-        valid: Tensor,
-        sampled: Tensor,
-        temperature: float = 1.0,
-        logprobs: bool = True,
-        allowed: AllowedTokens | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the reference's log-probs [B, L] and its hidden states at all `sampled` tokens,
-        row by row [n, H].
-
-        One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
-        """
-        rows = self._rows(ids, valid, sampled, allowed)
-        hidden, scores = self._reference_pass(rows, temperature if logprobs else None)
-        row, column = sampled[:, 1:].nonzero(as_tuple=True)
-        numbers = rows.spread(torch.arange(len(rows.row), device=self.device)).cpu()
-        features = hidden.cpu()[numbers[row, column + 1]]
-        return torch.zeros(ids.shape) if scores is None else rows.spread(scores).cpu(), features
 
     @torch.no_grad()
     def _reference_pass(self, rows: DistinctRows, temperature: float | None) -> tuple[Tensor, Tensor | None]:

@@ -17,17 +17,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envsuite import registry
 from envsuite.errors import EnvsuiteError, UsageError
 from envsuite.escaping import one_line, setting
+from envsuite.types import Task
 from harness.cli.arguments.parser import CliParser
-from harness.cli.terminal.console import SafeConsole, accept_any_text, console, print_safely
+from harness.cli.terminal.console import SafeConsole, accept_any_text, console, new_table, print_safely
 
 __all__ = [
     "CliParser",
     "SafeConsole",
     "add_verbose",
+    "command",
     "console",
     "import_modules",
+    "new_table",
+    "one_task",
     "plural",
     "print_json",
     "print_safely",
@@ -83,6 +88,14 @@ def import_modules(names: Sequence[str]) -> None:
             raise UsageError(f"--module {name}: {error}. Give the name as Python imports it: my_package.my_env.") from (
                 error
             )
+
+
+def one_task(pattern: str, notices: list[str] | None = None) -> Task:
+    """Returns the only task that a pattern names. Raises UsageError."""
+    (task, *more) = registry.tasks(pattern, notices)
+    if more:
+        raise UsageError(f"{pattern!r} names {len(more) + 1} tasks: name one of them.")
+    return task
 
 
 class SigtermReceived(KeyboardInterrupt):
@@ -149,6 +162,17 @@ def run(
         print(f"\nstopped{' by SIGTERM' if terminated else ''}{note}", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))
     sys.exit(code or 0)
+
+
+def command(
+    body: Callable[[Sequence[str] | None], int | None], resumes: str = "", kept: str = "finished episodes"
+) -> Callable[..., None]:
+    """Returns the `main` of a command: `body` under `run`."""
+
+    def main(argv: Sequence[str] | None = None) -> None:
+        run(body, argv, resumes, kept)
+
+    return main
 
 
 def _explained(error: Exception) -> str:

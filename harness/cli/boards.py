@@ -16,11 +16,10 @@ from pathlib import Path
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingData
 from harness import cli
-from harness.cli.tables import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.settings import add_flags
-from harness.suites import leaderboard_pages, leaderboards
+from harness.suites import leaderboard_pages, leaderboards, paper_pages
 
 ROOT = Path("leaderboards")
 
@@ -41,17 +40,13 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if args.verb == "add":
         board = leaderboards.add(args.board, args.runs)
         print(f"{args.board}: {len(board.entries)} entries, {len(board.records):,} records")
     elif args.verb == "render":
-        for path, text in {**leaderboard_pages.pages(args.root), **paper_tables.pages(args.root)}.items():
+        for path, text in {**leaderboard_pages.pages(args.root), **paper_pages.pages(args.root)}.items():
             write_atomically(path, text)
             print(path)
     else:
@@ -91,6 +86,8 @@ def _play(folder: Path, episodes: int | None, missing: bool) -> None:
         board = leaderboards.add(folder, runs)
     print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")
 
+
+main = cli.command(_main)
 
 if __name__ == "__main__":
     main()

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from envsuite.cache import MARKER, cache_dir
 from envsuite.errors import UsageError, did_you_mean
@@ -38,10 +36,6 @@ def parser() -> argparse.ArgumentParser:
     clear.add_argument("-y", "--yes", action="store_true", help="do not ask")
     cli.add_verbose(verbs)
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -75,11 +69,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _list_episodes() -> int:
     store = EpisodeStore()
-    table = Table(title=str(store.folder), title_justify="left", box=SIMPLE_HEAD)
-    for head in ("task", "model", "protocol"):
-        table.add_column(head, overflow="fold")
-    for head in ("episodes", "MB", "last used", "series"):
-        table.add_column(head, justify="right", no_wrap=True)
+    heads = ("episodes", "MB", "last used", "series")
+    table = cli.new_table(str(store.folder), ("task", "model", "protocol"), heads)
     for info in store.list():
         day = time.strftime("%Y-%m-%d", time.gmtime(info.used))
         task = cli.titled(str(info.settings.get("task")), info.settings.get("knobs") or {})
@@ -137,5 +128,4 @@ def _size(path: Path) -> tuple[int, int]:
     return len(files), sum(file.stat().st_size for file in files)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

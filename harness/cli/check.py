@@ -50,10 +50,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console()
@@ -133,5 +129,4 @@ def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, co
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envsuite.errors import UsageError
@@ -47,10 +46,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", action="store_true", help="print the share of games above each score, per run")
     add_common(parser, "json", "verbose")
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -97,11 +92,8 @@ def _unequal_games(runs: Sequence[Run]) -> str:
 
 
 def _difference_table(differences: Sequence[Difference], metric: str, effect: float, interval: str) -> Table:
-    table = Table(title=f"{metric}, second minus first", title_justify="left", box=SIMPLE_HEAD)
-    for head in ("first", "second"):
-        table.add_column(head)
-    for head in ("games", f"difference {interval}", "p", "p (Holm)", "detectable", f"games for {effect:g}"):
-        table.add_column(head, justify="right")
+    heads = ("games", f"difference {interval}", "p", "p (Holm)", "detectable", f"games for {effect:g}")
+    table = cli.new_table(f"{metric}, second minus first", ("first", "second"), heads)
     table.caption_justify = "left"
     table.caption = (
         "detectable: the smallest difference that this number of games would show; "
@@ -142,35 +134,27 @@ def _plain(entry: Standing) -> dict[str, Any]:
 
 
 def _run_table(standings: Sequence[Standing], metric: str, interval: str) -> Table:
-    table = Table(title=f"{metric}, each run by itself", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("run")
-    for head in (f"mean {interval}", f"interquartile mean {interval}"):
-        table.add_column(head, justify="right")
+    heads = (f"mean {interval}", f"interquartile mean {interval}")
+    table = cli.new_table(f"{metric}, each run by itself", ["run"], heads)
     for entry in standings:
         table.add_row(entry.name, _in_words(entry.mean), _in_words(entry.iqm))
     return table
 
 
 def _repeats(standings: Sequence[Standing], interval: str) -> Table:
-    table = Table(title=f"share of games won in k attempts {interval}", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("run")
     names = list(dict.fromkeys(name for entry in standings for name in entry.repeats))
-    for name in names:
-        table.add_column(name, justify="right")
+    table = cli.new_table(f"share of games won in k attempts {interval}", ["run"], names)
     for entry in standings:
         table.add_row(entry.name, *(_in_words(entry.repeats[name]) if name in entry.repeats else "–" for name in names))
     return table
 
 
 def _profile(standings: Sequence[Standing], metric: str, interval: str) -> Table:
-    table = Table(title=f"share of games with {metric} above a score {interval}", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("above", justify="right")
-    for entry in standings:
-        table.add_column(entry.name, justify="right")
+    names = [entry.name for entry in standings]
+    table = cli.new_table(f"share of games with {metric} above a score {interval}", (), ["above", *names])
     for level in standings[0].profile:
         table.add_row(f"{level:g}", *(_in_words(entry.profile[level]) for entry in standings))
     return table
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -13,26 +13,25 @@ from typing import Any
 from rich.progress import track
 
 from envsuite import registry
-from envsuite.cache import cache_dir, write_atomically
+from envsuite.cache import write_atomically
 from envsuite.envs.datascicoding.added import storage
 from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.envs.datascicoding.added.reading import Format
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.cli.arguments.flags import add_common
-from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
+from harness.evaluate import Execution, RunConfig, open_slots
 from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
 from harness.settings import add_flags, named, read
 from harness.stats.compare import read_run
-from harness.suites.plan import parse_setting
+from harness.suites.plan import configure, parse_setting
 
 FETCHERS = {"alfworld": "envsuite.envs.alfworld.games.data:download"}
 PROMPTS = "prompts/"
 """prefix of the names of published prompts"""
 EXPORTS = {
     "parquet": "one file of rows",
-    "inspect": "an .eval log",
     "predictions": "SWE-Gym patches as JSON lines for SWE-bench's harness",
 }
 MAKERS = {"textworld": "envsuite.envs.textworld.game_cache:prepare"}
@@ -54,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         help="for prompts/NAME: a checkout of the protocol's repository, in place of the download",
     )
     _add_adding(verbs)
-    verbs.add_parser("list", help="list your tables and the cache")
+    verbs.add_parser("list", help="list your tables")
     remove = verbs.add_parser("remove", help="delete one of your tables")
     remove.add_argument("name", help="name of the table, as `list` shows it")
     export = verbs.add_parser("export", help="export a finished run for other tools: " + ", ".join(EXPORTS))
@@ -123,23 +122,17 @@ def _add_episodes(parser: argparse.ArgumentParser) -> None:
 def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
     """Returns the episodes of the one task that the arguments name."""
     cli.import_modules(args.module)
-    (task, *further_tasks) = registry.tasks(args.env)
-    if further_tasks:
-        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: `{args.verb}` takes one task at a time.")
-    task, split = resolve_split(task, args.split)
-    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
-    return RunConfig(task, model, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    task = cli.one_task(args.env)
+    flags = {**named(args, RunConfig), "set": args.set}
+    if task.panel:
+        del flags["split"]
+    return configure(task, model, flags)
 
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
-    console = cli.console()
     if args.verb == "get":
-        console.print(f"{args.name}: {_get(args.name, args.local)}", highlight=False, soft_wrap=True)
+        cli.print_safely(f"{args.name}: {_get(args.name, args.local)}")
     elif args.verb == "add":
         _add(args)
     elif args.verb == "remove":
@@ -147,10 +140,7 @@ def _main(argv: Sequence[str] | None) -> int:
         cli.print_safely(f"{args.name}: removed")
     elif args.verb == "list":
         for name in storage.names():
-            cli.print_safely(f"table {name:14} {storage.describe(name)}")
-        for folder in sorted(path for path in cache_dir().iterdir() if path.is_dir()):
-            files = [path for path in folder.rglob("*") if path.is_file()]
-            console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
+            cli.print_safely(f"{name:14} {storage.describe(name)}")
     elif args.verb == "export":
         _export(args)
     elif args.verb == "import":
@@ -233,14 +223,9 @@ def _export(args: argparse.Namespace) -> None:
             count = write_predictions(run, args.output)
             print(f"{args.output}: predictions for {cli.plural(count, 'instance')}")
             return
-        else:
-            from harness.interop.inspect import write_log
-
-            write_log(run, args.output)
     except ModuleNotFoundError as error:
-        extra = "inspect" if args.to == "inspect" else "interop"
         raise MissingExtra(
-            f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[{extra}]'"
+            f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[interop]'"
         ) from error
     cli.print_safely(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
 
@@ -249,9 +234,7 @@ def _import(args: argparse.Namespace) -> None:
     from harness.agents.importing import import_trajectories
     from harness.agents.trajectories import read_trajectories
 
-    (task, *further_tasks) = registry.tasks(args.env)
-    if further_tasks:
-        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: name one.")
+    task = cli.one_task(args.env)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     trajectories = [trajectory for path in args.trajectories for trajectory in read_trajectories(path)]
     result = import_trajectories(trajectories, task, knobs, args.output)
@@ -312,5 +295,4 @@ def _demos(args: argparse.Namespace) -> None:
     print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {title}")
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

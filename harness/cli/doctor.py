@@ -44,10 +44,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     findings = []
@@ -215,5 +211,4 @@ def _sandbox() -> MachineFinding:
     return MachineFinding("sandbox", "ok", f"{detail}; envsuite check --sandbox attacks them all")
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -37,10 +37,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console()
@@ -60,9 +56,7 @@ def _main(argv: Sequence[str] | None) -> int:
         for task in tasks:
             _card(console, task)
     else:
-        table = Table(box=SIMPLE_HEAD)
-        for head in ("task", "level", "splits", "summary"):
-            table.add_column(head, overflow="fold")
+        table = cli.new_table("", ("task", "level", "splits", "summary"))
         for task in tasks:
             splits = "panel" if task.panel else " ".join(f"{name}:{len(span):,}" for name, span in task.splits.items())
             table.add_row(task.id, task.level, splits, task.summary)
@@ -76,11 +70,8 @@ def _families(console: Console, as_json: bool) -> None:
     if as_json:
         cli.print_json({name: vars(family) for name, family in registry.FAMILIES.items()})
         return
-    table = Table(
-        box=SIMPLE_HEAD, caption="envsuite envs NAME lists a family's tasks; --card shows knobs and difficulty"
-    )
-    for head in ("family", "tasks", "what it is", "extra", "source"):
-        table.add_column(head, overflow="fold")
+    table = cli.new_table("", ("family", "tasks", "what it is", "extra", "source"))
+    table.caption = "envsuite envs NAME lists a family's tasks; --card shows knobs and difficulty"
     for name in sorted({*registry.FAMILIES, *count}):
         family = registry.FAMILIES.get(name)
         row = (family.summary, family.requires, family.paper) if family else ("", "", "")
@@ -145,9 +136,7 @@ def _card(console: Console, task: Task) -> None:
         console.print(str(error), style="yellow")
         return
     console.print(inspect.getdoc(cls) or "", highlight=False)
-    table = Table(box=SIMPLE_HEAD, title="knobs", title_justify="left")
-    for head in ("knob", "value", "range", "what it does"):
-        table.add_column(head, overflow="fold")
+    table = cli.new_table("knobs", ("knob", "value", "range", "what it does"))
     for name, knob in declared_knobs(cls).items():
         table.add_row(name, str(task.kwargs.get(name, knob.default)), knob.range, knob.doc)
     console.print(table)
@@ -165,5 +154,4 @@ def _card(console: Console, task: Task) -> None:
         console.print("  no card: this task was not measured", highlight=False)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

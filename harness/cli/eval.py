@@ -59,10 +59,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "--resume")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console(stderr=args.json)
@@ -200,6 +196,8 @@ def _print_tables(console: Console, config: RunConfig, rows: list[tuple[str, Sum
         if table:
             console.print(table)
 
+
+main = cli.command(_main, "--resume")
 
 if __name__ == "__main__":
     main()

@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from envsuite.errors import UsageError
 from harness import cli, cost
 from harness.cli.arguments.flags import Call, add_common, add_options, read_call
@@ -23,7 +20,6 @@ from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
 from harness.generalization import generalize, grids
 from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting
-from harness.generalization.heatmap import lines
 from harness.suites.plan import configure
 
 
@@ -66,10 +62,6 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "--resume")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
@@ -98,10 +90,8 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.json:
         print(json.dumps(written, indent=2))
         return 0
-    heads, rows = lines(written)
-    table = Table(title=f"{args.metric} [95 %]", title_justify="left", box=SIMPLE_HEAD)
-    for index, head in enumerate(heads):
-        table.add_column(head, justify="right" if index else "left")
+    heads, rows = grids.lines(written)
+    table = cli.new_table(f"{args.metric} [95 %]", heads[:1], heads[1:])
     for row in rows:
         table.add_row(*row)
     console.print(table)
@@ -114,7 +104,7 @@ def _main(argv: Sequence[str] | None) -> int:
             else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
         console.print(f"no difference of seen and unseen: {cure}", highlight=False, soft_wrap=True)
-    console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
+    console.print(f"{folder / 'grid.json'}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -146,11 +136,9 @@ def _language(args: argparse.Namespace, call: Call) -> int:
     if args.json:
         print(json.dumps(found, indent=2))
         return 0
-    table = Table(title="language ability, accuracy [95 %]", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("task")
     first, *others = found["models"]
-    for head in (first, *(part for name in others for part in (name, "change", "p"))):
-        table.add_column(head, justify="right")
+    heads = [first, *(head for name in others for head in (name, "change", "p"))]
+    table = cli.new_table("language ability, accuracy [95 %]", ["task"], heads)
     for row in found["tasks"]:
         cells = [_bounds(row["accuracy"][first])]
         for name in others:
@@ -201,5 +189,4 @@ def _run(call: Call, who: EvaluatedModel, setting: GridSetting) -> RunConfig:
     return configure(setting.task, who.name, flags)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, "--resume")

@@ -26,10 +26,6 @@ def parser() -> argparse.ArgumentParser:
     return top_parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> None:
     args = parser().parse_args(argv)
     if args.command == "get":
@@ -43,5 +39,4 @@ def _main(argv: Sequence[str] | None) -> None:
     cli.console().print(table)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

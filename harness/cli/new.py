@@ -37,10 +37,6 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     words = names(args.name)
@@ -87,5 +83,4 @@ def write(words: dict[str, str], parent: Path) -> Path:
     return folder
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

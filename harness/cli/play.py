@@ -29,20 +29,13 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "--resume")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     notices: list[str] = []
     if not is_model(args.player):
         raise UsageError(f"--player {args.player!r} is the name of a built-in player: its row must not become yours.")
-    (task, *further_tasks) = registry.tasks(args.env, notices)
-    if further_tasks:
-        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: one is played at a time.")
-    config = configure(task, args.player, {**named(args, RunConfig), "set": args.set})
+    config = configure(cli.one_task(args.env, notices), args.player, {**named(args, RunConfig), "set": args.set})
     task, knobs = config.task, config.knobs
     console = cli.console()
 
@@ -90,5 +83,4 @@ def _asker() -> Callable[[list[str]], str]:
     )
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, "--resume")

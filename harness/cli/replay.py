@@ -75,10 +75,6 @@ def parser() -> argparse.ArgumentParser:
     return top_parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if args.sample is not None and args.sample < 1:
@@ -202,5 +198,4 @@ def _resample(args: argparse.Namespace, trusted: dict[str, Any]) -> int:
     return 1 if against else 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -50,10 +50,6 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if args.replay < 0 or args.pictures < 0 or args.max_size <= 0:
@@ -80,5 +76,4 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli, cost
 from harness.cli.arguments.flags import add_common, add_options, read_call
+from harness.cli.playing import crossplay
 from harness.cli.playing.players import Players, play
-from harness.cli.tables import crossplay
-from harness.cli.tables.paper_tables import as_json, as_markdown, as_table
 from harness.suites import reproduce
+from harness.suites.paper_pages import as_json, as_markdown, lines, notes
 from harness.suites.paper_table import PaperTable
 from harness.suites.published import table, tables
 
@@ -60,10 +61,6 @@ def _sizes() -> list[str]:
     return [" ".join(line.split()).replace("%", "%%") for line in (reproduce.__doc__ or "").splitlines()[2:]]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, "the same command")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == [CROSSPLAY]:
@@ -90,8 +87,17 @@ def _main(argv: Sequence[str] | None) -> int:
     elif args.markdown:
         print(as_markdown(paper_table))
     else:
-        cli.console().print(as_table(paper_table))
+        cli.console().print(_in_terminal(paper_table))
     return 0
+
+
+def _in_terminal(paper_table: PaperTable) -> Table:
+    """Returns the table for a terminal; our rows are bold."""
+    table = cli.new_table(paper_table.title, [""], [column.name for column in paper_table.columns])
+    table.caption, table.caption_justify = "\n".join(notes(paper_table)), "left"
+    for cells, ours in lines(paper_table):
+        table.add_row(*cells, style="bold" if ours else None)
+    return table
 
 
 def _row_and_models(word: str, labels: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -124,5 +130,4 @@ def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path],
                 play(run.config, run.model, players)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, "the same command")

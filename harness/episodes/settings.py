@@ -97,11 +97,11 @@ def _add_local(name: str, names: set[str]) -> None:
 
 def _is_local(name: str) -> bool:
     """Returns True for a package or module of the user's own, which has no version."""
-    parts = {part for place in _places(name) for part in place.parts}
-    return name not in sys.stdlib_module_names and bool(parts) and not parts & {"site-packages", "dist-packages"}
+    folders = {folder for path in _paths(name) for folder in path.parts}
+    return name not in sys.stdlib_module_names and bool(folders) and not folders & {"site-packages", "dist-packages"}
 
 
-def _places(name: str) -> list[Path]:
+def _paths(name: str) -> list[Path]:
     """Returns the folders of a package or the file of a module; [] if it has none. Imports nothing, because an
     import runs the user's code.
     """
@@ -120,15 +120,15 @@ def _places(name: str) -> list[Path]:
 
 def _files_of(name: str) -> list[Path]:
     """Returns the Python files of a package; of a single module, its own file."""
-    return [path for place in _places(name) for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
+    return [file for path in _paths(name) for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
 
 
 @functools.cache
 def _package_digest(name: str) -> str | None:
     """Returns a hash of all files of a package; of a single module, all files of its folder."""
-    places = _places(name)
-    paths = (path for place in places for path in (place.rglob("*") if place.is_dir() else place.parent.glob("*")))
-    return _digest(paths) if places else None
+    paths = _paths(name)
+    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else path.parent.glob("*")))
+    return _digest(files) if paths else None
 
 
 def _named_files(knobs: Mapping[str, Any]) -> dict[str, str] | None:
@@ -182,8 +182,8 @@ def _packages(task: Task) -> dict[str, str]:
 
 @functools.cache
 def _all_packages() -> str:
-    found = (package.metadata for package in importlib.metadata.distributions())  # each access parses a file
-    return _hash(sorted({f"{metadata['Name']} {metadata['Version']}" for metadata in found}))
+    packages = (package.metadata for package in importlib.metadata.distributions())  # each access parses a file
+    return _hash(sorted({f"{metadata['Name']} {metadata['Version']}" for metadata in packages}))
 
 
 def _hash(words: Iterable[str]) -> str:

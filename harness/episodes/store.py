@@ -43,8 +43,8 @@ from harness import records
 from harness.policies.identities import Fingerprint
 from harness.records import Record
 
-PART = "episodes"
-"""part of the cache folder"""
+FOLDER = "episodes"
+"""name in the cache folder"""
 SCHEMA = "envsuite-episodes-1"
 KEY_BYTES = 32
 MOST_BYTES = 4 * 2**30
@@ -166,8 +166,8 @@ class EpisodeStore:
     """The series in a folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder` is by default the part `episodes` of the cache folder. Raises DataError if it cannot be created."""
-        self.folder = folder or cache_dir(PART)
+        """`folder` is by default `episodes` in the cache folder. Raises DataError if it cannot be created."""
+        self.folder = folder or cache_dir(FOLDER)
 
     def open(self, settings: dict[str, Any], weights: Fingerprint | None = None, anew: bool = False) -> Series:
         """Returns the latest series with these settings, or creates one.

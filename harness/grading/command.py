@@ -21,7 +21,7 @@ from harness.suites.plan import parse_setting
 
 GOLD = "gold"
 """stands for the instances' own patches, as in SWE-bench's harness"""
-KNOBS = ("tasks", "data_split", "sandbox", "build", "grade_seconds")
+KNOBS = ("tasks", "data_split", "sandbox", "grade_seconds")
 """knobs of SWE-Gym that matter for grading"""
 
 
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--records", default="",
         help="the instances: a file of SWE-Gym or SWE-bench records, a folder of instances, or a data set on the hub; "
-        "default: the shipped generated tasks",
+        "default: the shipped planted tasks",
     )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="KNOB=VALUE", help=f"set a knob of SWE-Gym: {', '.join(KNOBS)}"
@@ -59,10 +59,6 @@ def parser() -> argparse.ArgumentParser:
     )
     add_common(parser, "verbose")
     return parser
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="--resume", kept="grades")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -157,5 +153,4 @@ _SHOWN = {
     "error": "errors",
 }
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, resumes="--resume", kept="grades")

@@ -36,7 +36,7 @@ from harness.records import check_types
 SCHEMA = "envsuite-grade-1"
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
-"""What a result depends on: the values of IDENTITY."""
+"""values of IDENTITY, on which a result depends"""
 IDENTITY = ("model", "instance_id", "patch_hash", "instance_hash", "judge")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("instance_id", "model", "outcome", "reason", "applied_with", "status"), str),

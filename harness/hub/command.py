@@ -50,10 +50,6 @@ def parser() -> argparse.ArgumentParser:
     return commands
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     target = Target.parse(args.target)
@@ -85,9 +81,7 @@ def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
     if "/" in args.source:
         raise UsageError(f"There is no folder {source}: name that of a run, or a task id (envsuite envs lists them).")
     cli.import_modules(args.module)
-    (task, *more) = registry.tasks(args.source)
-    if more:
-        raise UsageError(f"{args.source!r} names {len(more) + 1} tasks: upload one at a time.")
+    task = cli.one_task(args.source)
     if args.episodes < 1:
         raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
@@ -95,5 +89,4 @@ def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
     return of_task(task, target, options)
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

@@ -35,7 +35,7 @@ def run_config(tool: str, env: str, *, set: str | Sequence[str] = (), **flags: A
 
 
 def check_one_player(config: RunConfig) -> None:
-    """Raises UsageError if the game has several agents with players of their own."""
+    """Raises UsageError if several agents of the game have separate players."""
     agents = registry.agents(config.task, config.knobs)
     if agents > 1:
         raise UsageError(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from envsuite.errors import EngineFailure
@@ -14,9 +13,10 @@ from harness.types import Episode
 
 
 class Engine:
-    """Environment of one episode at a time."""
+    """Environment of one episode at a time. Any thread may call it; `close` waits for the current operation."""
 
     def __init__(self, config: RunConfig) -> None:
+        self._lock = threading.Lock()
         self._executor = open_slots(config, Execution(max_concurrent=1), 1, "")
 
     def start(self, episode: Episode) -> StepResult:
@@ -28,37 +28,15 @@ class Engine:
         return self._answer(self._executor.step, commands, turn)
 
     def close(self) -> None:
-        self._executor.close()
+        with self._lock:
+            self._executor.close()
 
     def _answer(self, call: Callable[..., None], *arguments: Any) -> StepResult:
-        call(0, *arguments)
-        ((_, result),) = self._executor.poll()
+        with self._lock:
+            call(0, *arguments)
+            ((_, result),) = self._executor.poll()
         if result.fatal:
             raise result.fatal
         if result.error:
             raise EngineFailure(result.error)
         return result
-
-
-class AsyncEngine:
-    """Engine for adapters that run in an event loop: a thread waits for its answers."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self._engine = Engine(config)
-        self._thread = ThreadPoolExecutor(1, "envsuite")
-
-    async def start(self, episode: Episode) -> StepResult:
-        """Resets the environment to an episode. Raises EngineFailure."""
-        return await self._call(self._engine.start, episode)
-
-    async def step(self, commands: tuple[str, ...], turn: int) -> StepResult:
-        """Carries out the commands of a turn. Raises EngineFailure."""
-        return await self._call(self._engine.step, commands, turn)
-
-    async def _call(self, call: Callable[..., StepResult], *arguments: Any) -> StepResult:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
-
-    def close(self) -> None:
-        """Closes the environment after its current operation."""
-        self._thread.submit(self._engine.close)
-        self._thread.shutdown(wait=False)

@@ -24,7 +24,7 @@ from envsuite.errors import UsageError
 from envsuite.types import StopReason, knobs_json
 from harness.evaluate import RunConfig
 from harness.interop.chat_game import run_config
-from harness.interop.engine import AsyncEngine
+from harness.interop.engine import Engine
 from harness.prompting import protocols
 from harness.rollout.loop import EpisodeState
 from harness.types import Episode, Message, Reply, Trajectory
@@ -103,16 +103,17 @@ def player(config: RunConfig) -> Solver:
     """Plays one game per sample with the model that inspect evaluates."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        engine = AsyncEngine(config)
+        engine = Engine(config)
         episode = Episode(config.task, knobs_json(config.knobs), int(state.sample_id), state.epoch - 1)
         try:
-            game = EpisodeState.begin(episode, await engine.start(episode))
+            game = EpisodeState.begin(episode, await asyncio.to_thread(engine.start, episode))
             try:
                 while game.run.stop_reason is None:
                     state.messages = _chat(game.prompt(config.prompting).messages)
                     state = await generate(state, tool_calls="none")
                     if game.answer(_reply(state.output), config.prompting, advised=False):
-                        game.take(await engine.step(game.parsed.commands, len(game.run.turns)), config.max_turns)
+                        result = await asyncio.to_thread(engine.step, game.parsed.commands, len(game.run.turns))
+                        game.take(result, config.max_turns)
             except (LimitExceededError, asyncio.CancelledError) as limit:  # inspect scores what was played
                 kind = limit.type if isinstance(limit, LimitExceededError) else "time"
                 game.run.truncated, game.run.stop_reason = True, LIMITS.get(kind, StopReason.BUDGET)
@@ -120,7 +121,7 @@ def player(config: RunConfig) -> Solver:
             finally:
                 state.metadata["envsuite"] = _summary(game.run)
         finally:
-            engine.close()
+            asyncio.get_running_loop().run_in_executor(None, engine.close)  # a cancelled step may still run
         state.completed = True
         return state
 
@@ -148,14 +149,14 @@ def _reply(output: ModelOutput) -> Reply:
     A reply that does not fit the model's context ends the episode, as in `envsuite-eval`.
     """
     content = output.message.content
-    text = content if isinstance(content, str) else "".join(map(_part, content))
+    text = content if isinstance(content, str) else "".join(map(_text_of, content))
     return Reply(text, finish_reason=FINISHES.get(output.stop_reason, "stop"))
 
 
-def _part(part: Any) -> str:
-    if part.type == "reasoning":
-        return f"<think>{part.reasoning}</think>"
-    return str(part.text) if part.type == "text" else ""
+def _text_of(content: Any) -> str:
+    if content.type == "reasoning":
+        return f"<think>{content.reasoning}</think>"
+    return str(content.text) if content.type == "text" else ""
 
 
 def _summary(run: Trajectory) -> dict[str, Any]:

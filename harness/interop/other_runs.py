@@ -80,23 +80,20 @@ def _inspect_log(path: Path) -> tuple[dict[str, Any], Iterable[OtherEpisode]]:
     if header["status"] not in ("success", "error"):
         raise DataError(f"{path} has status {header['status']!r}: finish it with `inspect eval-retry`.")
     spec = header["eval"]
-    ours = spec.get("metadata") or {}  # a run of envsuite, exported
     limits = {name: value for name, value in spec["config"].items() if name.endswith("_limit") and value is not None}
     generation = {name: value for name, value in (spec.get("model_generate_config") or {}).items() if value is not None}
     steps = [(step["solver"], step.get("params_passed") or {}) for step in (header.get("plan") or {}).get("steps", ())]
     settings = {"sampling": {**generation, **limits} or None, "prompting": {"solver": steps}}
-    protocol = {name: ours[name] for name in PROTOCOL if name in ours}
-    return {**settings, **protocol}, _samples(spec, ours, summaries)
+    return settings, _samples(spec, summaries)
 
 
-def _samples(spec: Mapping[str, Any], ours: Mapping[str, Any], summaries: Any) -> Iterator[OtherEpisode]:
+def _samples(spec: Mapping[str, Any], summaries: Any) -> Iterator[OtherEpisode]:
     records.check_types(spec, {"task": str, "model": str})
-    knobs = ours["knobs"] if isinstance(ours.get("knobs"), dict) else {}
     for sample in summaries:
         records.check_types(sample, {"id": (str, int), "epoch": int})
         error = sample.get("error")
         scores = {} if error else _inspect_scores(sample.get("scores") or {})
-        yield OtherEpisode(spec["model"], spec["task"], _game(sample["id"]), scores, knobs, str(error or "no score"))
+        yield OtherEpisode(spec["model"], spec["task"], _game(sample["id"]), scores, error=str(error or "no score"))
 
 
 def _inspect_scores(scores: Mapping[str, Any]) -> dict[str, float]:
@@ -105,9 +102,11 @@ def _inspect_scores(scores: Mapping[str, Any]) -> dict[str, float]:
     for scorer, score in scores.items():
         value = score["value"]
         named = (
-            {f"{scorer}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {scorer: value}
+            {f"{scorer}.{name}": number for name, number in value.items()}
+            if isinstance(value, dict)
+            else {scorer: value}
         )
-        values |= {name: _value(part) for name, part in named.items() if not isinstance(part, (list, type(None)))}
+        values |= {name: _value(number) for name, number in named.items() if not isinstance(number, (list, type(None)))}
     return values
 
 
@@ -234,7 +233,7 @@ def _is_swebench_report(path: Path) -> bool:
 
 
 def _swebench_report(path: Path) -> tuple[dict[str, Any], Iterable[OtherEpisode]]:
-    """Reads the submitted instances; those that only the infrastructure failed are broken."""
+    """Reads the submitted instances; an instance that only the infrastructure failed is broken."""
     report = reading.read_json(path)
     names = ("submitted_ids", "resolved_ids", "infra_failure_ids")
     records.check_types(report, {"schema_version": int, **dict.fromkeys(names[:2], list)})

@@ -43,7 +43,7 @@ def read_predictions(path: Path) -> list[Prediction]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields each prediction with its place in the file."""
+    """Yields each prediction with its position in the file."""
     if path.suffix == ".jsonl":
         for number, line in reading.read_lines(path):
             if line.strip():

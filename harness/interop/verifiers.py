@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -23,17 +24,12 @@ from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 from verifiers.v1.runtimes import ProgramResult, Runtime
 
 from envsuite import registry
-from envsuite.errors import EngineFailure, UsageError
-from envsuite.reading import parse_json
+from envsuite.errors import UsageError
 from envsuite.types import knobs_json
-from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
-from harness.interop.chat_game import check_one_player
-from harness.interop.engine import AsyncEngine
-from harness.policies import make_policy
+from harness.evaluate import RunConfig, resolve_split
+from harness.interop.chat_game import ChatGame, check_one_player
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import check_wording
-from harness.rollout.loop import EpisodeState, rollout
-from harness.types import Episode, Reply
 
 
 class GamesConfig(vf.TasksetConfig):
@@ -59,30 +55,6 @@ class GameData(vf.TaskData):
 
 class Game(vf.Task[GameData]):
     """Game whose reward comes from the environment, see `GamesEnv.run`."""
-
-    async def validate(self, runtime: Runtime) -> bool | None:
-        """Plays the expert's commands; returns whether they win, or None without an expert. Raises EngineFailure.
-
-        `vf-validate envsuite-verifiers --only-gold` calls this.
-        """
-        config = RunConfig(registry.TASKS[self.data.game], "expert", parse_json(self.data.knobs))
-        if not registry.env_class(config.task).experts:
-            return None
-        episode = Episode(config.task, self.data.knobs, self.data.seed)
-        return await asyncio.to_thread(_expert_wins, config, episode)
-
-
-def _expert_wins(config: RunConfig, episode: Episode) -> bool:
-    """Plays an episode with the expert. Raises EngineFailure."""
-    policy = make_policy("expert")
-    slots = open_slots(config, Execution(max_concurrent=1), 1, policy.advice_kind)
-    try:
-        (run,) = rollout(policy, [episode], slots)
-    finally:
-        slots.close()
-    if run.broken:
-        raise EngineFailure(run.error)
-    return run.success
 
 
 class Games(vf.Taskset[Game, GamesConfig]):
@@ -130,50 +102,45 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
     def __init__(self, config: GamesEnvConfig) -> None:
         # A conversation only grows, so that listed commands and replies stay in the history.
         result = "all" if config.admissible else "none"
-        self._prompting = Prompting(config.grammar, config.thinking, admissible=result, wording=config.wording)
-        if self._prompting.declares_tools:
+        prompting = Prompting(config.grammar, config.thinking, admissible=result, wording=config.wording)
+        if prompting.declares_tools:
             raise UsageError("grammar = 'tools' declares tools, which this environment does not: use 'tool'.")
         super().__init__(config)
         assert isinstance(self.taskset, Games)
-        self._run = self.taskset.run
+        self._run = replace(self.taskset.run, prompting=prompting, max_turns=config.max_turns)
         check_wording(config.wording, self._run.task)
-        self._idle: list[AsyncEngine] = []
+        self._idle: list[ChatGame] = []
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         """Plays one game; the reward of the trace is the undiscounted return. Raises if the engine breaks."""
         data = task.data
         assert isinstance(data, GameData)
-        engine = self._idle.pop() if self._idle else AsyncEngine(self._run)
+        game = self._idle.pop() if self._idle else ChatGame(self._run)
         try:
-            trace = await self._play(Episode(self._run.task, data.knobs, data.seed), engine, task, agents.agent)
+            trace = await self._play(game, task, data.seed, agents.agent)
         except BaseException:
-            engine.close()  # the engine can be in the middle of a turn
+            asyncio.get_running_loop().run_in_executor(None, game.close)  # it can be in the middle of a turn
             raise
-        self._idle.append(engine)
+        self._idle.append(game)
         trace.info["envsuite"] = {"game": data.game, "knobs": data.knobs, "seed": data.seed}
 
-    async def _play(self, episode: Episode, engine: AsyncEngine, task: vf.Task, agent: vf.Agent) -> vf.Trace:
-        state = EpisodeState.begin(episode, await engine.start(episode))
-        system = state.prompt(self._prompting).messages[0]["content"]
+    async def _play(self, game: ChatGame, task: vf.Task, seed: int, agent: vf.Agent) -> vf.Trace:
+        await asyncio.to_thread(game.begin, seed)
+        system = game.messages[0]["content"]
         if task.data.system_prompt:
             system = f"{task.data.system_prompt}\n\n{system}"
         async with agent.interaction(task.with_data(system_prompt=system)) as interaction:
-            while state.run.stop_reason is None:
-                prompt = state.prompt(self._prompting).messages[-1]["content"]
-                segment = await interaction.turn(prompt)
+            while not game.done:
+                segment = await interaction.turn(game.messages[-1]["content"])
                 if segment.terminated:  # a limit or a failure of the agent, as stated in the trace
                     break
-                state.reply = Reply(segment.last_reply)
-                state.parsed = self._prompting.parse(state.reply.text)
-                result = await engine.step(state.parsed.commands, len(state.run.turns))
-                state.take(result, self.config.max_turns)
-        run, trace = state.run, interaction.trace
+                await asyncio.to_thread(game.reply, segment.last_reply)
+        run, trace = game.run, interaction.trace
         if not trace.ok:  # broken, not failed: no reward instead of a wrong one
             return trace
         trace.record_reward("return", run.total_reward)
-        for name, value in {"success": run.success, "progression": run.progression, **run.metrics}.items():
-            trace.record_metric(name, float(value))
-        trace.record_metric("invalid", float(sum(bool(turn.fault) for turn in run.turns)))
+        for name, value in game.metrics().items():
+            trace.record_metric(name, value)
         trace.info["stop_reason"] = str(run.stop_reason) if run.stop_reason else None
         return trace
 

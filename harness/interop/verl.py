@@ -84,7 +84,7 @@ class VerlGame:
         }
 
 
-def agent_loop(**parts: Any) -> Any:
+def agent_loop(**components: Any) -> Any:
     """Returns the agent loop of one episode; verl calls this with its tokenizer, server and settings."""
     from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
@@ -92,4 +92,4 @@ def agent_loop(**parts: Any) -> Any:
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
             return AgentLoopOutput(**await self.play(sampling_params, row))
 
-    return VerlAgentLoop(**parts)
+    return VerlAgentLoop(**components)

@@ -115,12 +115,12 @@ def put_rows(rows: Sequence[tuple[Layers | None, int]], width: int, room: int) -
     cache = roomy_cache(len(model), room)
     for index, layer in enumerate(roomy_layers(cache)):
         stores = []
-        for part in (0, 1):
-            heads, _, size = model[index][part].shape
-            store = model[index][part].new_zeros(len(rows), heads, room, size)
+        for kind in (0, 1):  # keys, values
+            heads, _, size = model[index][kind].shape
+            store = model[index][kind].new_zeros(len(rows), heads, room, size)
             for row, (layers, length) in enumerate(rows):
                 if layers is not None and length:
-                    store[row, :, width - length : width] = layers[index][part][:, :length]
+                    store[row, :, width - length : width] = layers[index][kind][:, :length]
             stores.append(store)
         layer.fill(stores[0], stores[1])
         layer.show(len(rows), 0, width)
@@ -137,7 +137,7 @@ class Prefix:
     @property
     def nbytes(self) -> int:
         """Size of keys and values in bytes."""
-        return sum(part.nbytes for pair in self.layers for part in pair)
+        return sum(tensor.nbytes for pair in self.layers for tensor in pair)
 
 
 class PrefixStore:

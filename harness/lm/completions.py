@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from envsuite.errors import UsageError
 from harness.lm.template import Template
-from harness.reasoning import CLOSE, OPEN, parts
+from harness.reasoning import CLOSE, OPEN, split
 from harness.types import Message, ToolSchema
 
 
@@ -21,7 +21,7 @@ def completion(template: Template, messages: Sequence[Message], tools: Sequence[
         return _calls(template, messages, tools)
     content = str(messages[-1]["content"])
     if template.channels:
-        thought, answer = parts(content) or ("", content)
+        thought, answer = split(content) or ("", content)
         analysis = f"<|channel|>analysis<|message|>{thought}<|end|><|start|>assistant" if thought else ""
         return f"{analysis}<|channel|>final<|message|>{answer}"
     if not template.opening:

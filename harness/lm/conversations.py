@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from harness.lm.template import PLAIN_STOP, Encoded, SampledReply, Template
-from harness.prompting.messages import plain_text, without_oldest_turn
+from harness.prompting.messages import plain_text, shortened
 from harness.reasoning import OPEN, end_of_reasoning
-from harness.types import Message, Prompt
+from harness.types import Prompt
 
 CAPACITY = 4096
 """Number of conversations whose replies are remembered; the least recently used ones are dropped.
@@ -32,17 +32,11 @@ class Conversations:
         the number dropped.
         """
         replies = self._replies.get(prompt.key, []) if prompt.turn else []
-        messages: Sequence[Message] = prompt.messages
-        dropped = 0
-        while True:
-            encoded = self.template.encode(messages, replies, prompt.tools)
-            if len(encoded.ids) + self.max_tokens <= self.context:
-                return encoded, dropped
-            shorter = without_oldest_turn(messages)
-            if shorter is None:
-                return encoded, dropped
-            messages = shorter
-            dropped += 1
+        for messages, dropped in shortened(prompt.messages):
+            fitted = self.template.encode(messages, replies, prompt.tools), dropped
+            if len(fitted[0].ids) + self.max_tokens <= self.context:
+                break
+        return fitted
 
     def room(self, encoded: Encoded) -> int:
         """Returns the number of tokens that fit after a prompt; below 1 if the prompt is too long."""

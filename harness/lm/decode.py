@@ -175,8 +175,7 @@ def choose(logits: torch.Tensor, settings: Settings, uniforms: torch.Tensor) -> 
     """Samples next tokens [batch] with their log-probs [batch] from logits [batch, vocabulary] and
     uniforms [batch].
 
-    Log-probs are those of the full vocabulary at the sampling temperature, without the effect of
-    `top_p`.
+    Log-probs are over the full vocabulary at the sampling temperature, without the effect of `top_p`.
     """
     logits = (logits.cpu() if logits.device.type == "mps" else logits).float()  # Metal has no double precision
     if settings.temperature <= 0:

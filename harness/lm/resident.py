@@ -26,7 +26,7 @@ CHUNK = {"cpu": 256}
 token, by device.
 """
 GPU_CHUNK = 2048
-"""The same for devices that `CHUNK` does not list."""
+"""Largest number for devices that `CHUNK` does not list."""
 MIN_SHARED = 16
 """Smallest number of common tokens for which new conversations share a prefix."""
 SPARE_COLUMNS = 128

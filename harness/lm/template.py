@@ -174,10 +174,10 @@ class Template:
         the channels of gpt-oss as `<think>` and answer.
         """
         if self.channels:
-            parts = _CHANNEL.findall(self._decode(ids))
-            thoughts = "\n".join(text for channel, text in parts if channel == "analysis")
-            answers = [text for channel, text in parts if channel != "analysis"]
-            if parts:
+            messages = _CHANNEL.findall(self._decode(ids))
+            thoughts = "\n".join(text for channel, text in messages if channel == "analysis")
+            answers = [text for channel, text in messages if channel != "analysis"]
+            if messages:
                 end = "</think>" if answers else ""
                 return (f"<think>{thoughts}{end}" if thoughts else "") + "\n".join(answers)
         text = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -200,18 +200,24 @@ class Template:
             return Encoded(lead + list(self.tokens(self.render(messages, tools))), lost)
         try:
             text = self.render(_with_replies(messages, known), tools)
-            parts = _MARK.split(self.render(_with_replies(messages, known, "\ue000{}\ue001"), tools))
+            fragments = _MARK.split(self.render(_with_replies(messages, known, "\ue000{}\ue001"), tools))
         except UsageError:
             if not any(message.get("tool_calls") for message in messages):
                 raise
             return Encoded(lead + list(self.tokens(self.render(messages, tools))), lost + len(known))
-        gaps = parts[0::2]
-        indices = [int(index) for index in parts[1::2]]
+        gaps = fragments[0::2]
+        indices = [int(index) for index in fragments[1::2]]
         replies = [(known[index], self._texts(known[index].ids)) for index in indices if index in known]
         pieces = _splice(text, gaps, replies) if indices == sorted(known) else None
         if pieces is None:
             return Encoded(lead + list(self.tokens(text)), lost + len(known))
-        ids = list(lead)
+        ids, replaced = self._joined(pieces)
+        return Encoded(lead + ids, lost + replaced)
+
+    def _joined(self, pieces: Sequence[str | SampledReply | None]) -> tuple[list[int], int]:
+        """Returns the tokens of `_splice`'s pieces, and the number of replies whose tokens the template replaces."""
+        ids: list[int] = []
+        replaced = 0
         pending = ""  # text that is not tokenised yet
         after: int | None = None  # sampled end token just before it
         end: int | None = None  # sampled end token that the template has not shown yet
@@ -222,7 +228,7 @@ class Template:
                 pending, after = "", None
                 end = piece.ids[-1] if piece.ids[-1] in self.end_ids else None
             elif piece is None:
-                lost += 1
+                replaced += 1
             else:
                 if end is not None:
                     word = self._decode([end])
@@ -231,10 +237,10 @@ class Template:
                         after = end
                     else:  # the template ends replies with another token
                         ids.pop()
-                        lost += 1
+                        replaced += 1
                     end = None
                 pending += piece
-        return Encoded(ids + list(self.tokens(pending, after)), lost)
+        return ids + list(self.tokens(pending, after)), replaced
 
     def open_end(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> tuple[list[int], int, str]:
         """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:]
@@ -332,11 +338,11 @@ def _splice(
     position = len(gaps[0])
     before = gaps[0]
     for (reply, sampled_text), gap in zip(replies, gaps[1:], strict=True):
-        for start, place_text in _places(position, reply.text, sampled_text):
-            if start >= position - len(before) and text.startswith(place_text + gap, start):
+        for start, shown in _candidates(position, reply.text, sampled_text):
+            if start >= position - len(before) and text.startswith(shown + gap, start):
                 pieces[-1] = before[: start - position] if start < position else before + text[position:start]
                 pieces += [reply, gap]
-                position = start + len(place_text) + len(gap)
+                position = start + len(shown) + len(gap)
                 break
         else:
             end = text.find(gap, position) if gap else len(text)
@@ -348,8 +354,8 @@ def _splice(
     return pieces if position == len(text) else None
 
 
-def _places(position: int, content: str, sampled_text: str) -> Iterator[tuple[int, str]]:
-    """Yields the places where a reply's tokens may begin if its message begins at `position`, and their text."""
+def _candidates(position: int, content: str, sampled_text: str) -> Iterator[tuple[int, str]]:
+    """Yields the positions at which a reply's tokens may begin if its message begins at `position`, and their text."""
     if content.endswith(sampled_text):  # the message may begin with an opening that the prompt contained
         yield position + len(content) - len(sampled_text), sampled_text
     if spaces := len(sampled_text) - len(sampled_text.lstrip()):  # the template writes these spaces itself

@@ -47,8 +47,8 @@ class Trie:
         self._tokens: list[int] = []
         self._parents: list[int] = []
         self._paths: list[list[int]] = []
-        places: list[int] = []
-        place = 0
+        first: list[int] = []
+        position = 0
         for command in commands:
             node, path = -1, []
             for token in command.ids:
@@ -57,18 +57,18 @@ class Trie:
                     self._tokens.append(token)
                     self._parents.append(node)
                     siblings.setdefault(node, []).append(edge)
-                    places.append(place)
+                    first.append(position)
                 path.append(edge)
                 node = edge
-                place += 1
+                position += 1
             self._paths.append(path)
         self._allowed = {
             node: tuple(sorted(self._tokens[edge] for edge in edges)) if len(edges) > 1 else ()
             for node, edges in siblings.items()
         }
         groups = {node: number for number, node in enumerate(siblings)}
-        self._places = torch.tensor(places)
-        """The first occurrence of each edge among the tokens of all commands."""
+        self._first = torch.tensor(first)
+        """The position of each edge's first occurrence among the tokens of all commands."""
         self._group = torch.tensor([groups[node] for node in self._parents])
         """The number of each edge's set of siblings."""
         self._groups = len(groups)
@@ -86,7 +86,7 @@ class Trie:
 
         The log-probs may be those over any larger set, such as the vocabulary at temperature 1.
         """
-        scores = torch.cat(list(logprobs)).cpu().double()[self._places] / temperature
+        scores = torch.cat(list(logprobs)).cpu().double()[self._first] / temperature
         largest = torch.full((self._groups,), -torch.inf, dtype=scores.dtype)
         largest = largest.scatter_reduce(0, self._group, scores, "amax")[self._group]
         sums = torch.zeros(self._groups, dtype=scores.dtype)

@@ -64,10 +64,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="the same command", kept="finished pairs of releases and packages")
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     packages = [*args.packages, *_listed(args.file)]
@@ -133,5 +129,4 @@ def _counted(reasons: dict[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "none rejected"
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main, resumes="the same command", kept="finished pairs of releases and packages")

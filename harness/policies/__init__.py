@@ -31,7 +31,6 @@ _REQUESTS = (
     "watch",
     "reasoning_effort",
     "extra_body",
-    "reply_cache",
 )
 SERVER_OPTIONS = (
     "server_python",
@@ -75,7 +74,7 @@ POLICIES = {
     "random": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
     "expert": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
     "blind": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
-    "idle": PolicyRow("harness.policies.advised:idle"),
+    "idle": PolicyRow("harness.policies.advised:IdlePolicy", keeps_prefix=True),
     "replay": PolicyRow("harness.policies.recorded:ReplayPolicy"),
     "hf": PolicyRow("harness.policies.hf:HFPolicy", (*_LOCAL, "stop"), is_model=True, extra="hf", identity=_FILES),
     "score": PolicyRow(
@@ -118,8 +117,6 @@ POLICIES = {
             "thinking_budget",
             "extra_body",
             "headers",
-            "batch",
-            "reply_cache",
         ),
         is_model=True,
         on_server=True,
@@ -127,22 +124,24 @@ POLICIES = {
         identity="harness.policies.inspect_models:identity_of",
     ),
     "vllm": PolicyRow(
-        "harness.policies.managed:vllm",
+        "harness.policies.managed:ManagedPolicy",
         _MANAGED,
         is_model=True,
         on_server=True,
         extra="api",
+        keeps_prefix=True,
         starts_server=True,
-        identity="harness.policies.managed:identity_on_vllm",
+        identity="harness.policies.managed:identity_of",
     ),
     "llamacpp": PolicyRow(
-        "harness.policies.managed:llamacpp",
+        "harness.policies.managed:ManagedPolicy",
         (*_MANAGED, "gguf_file"),
         is_model=True,
         on_server=True,
         extra="api",
+        keeps_prefix=True,
         starts_server=True,
-        identity="harness.policies.managed:identity_on_llamacpp",
+        identity="harness.policies.managed:identity_of",
     ),
 }
 SETTINGS = frozenset(name for row in POLICIES.values() for name in row.options) | {"action_mode"}

@@ -20,8 +20,7 @@ class AdvisedPolicy:
         self.name = self.advice_kind = name
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        # If the expert has no further command, the empty command is invalid and shows up as a
-        # fault.
+        # If the expert has no further command, the empty command is invalid and shows up as a fault.
         return [Reply(prompt.advice or "", commands=(prompt.advice,) if prompt.advice else ()) for prompt in prompts]
 
     def close(self) -> None:
@@ -31,17 +30,14 @@ class AdvisedPolicy:
 class IdlePolicy:
     """Never gives a command. An environment that it solves has a defect."""
 
-    name = "idle"
     advice_kind = ""
     deterministic = True
+
+    def __init__(self, name: str = "idle") -> None:
+        self.name = name
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [Reply("", commands=()) for _ in prompts]
 
     def close(self) -> None:
         pass
-
-
-def idle(_: str) -> IdlePolicy:
-    """Creates the idle policy; its name takes no argument."""
-    return IdlePolicy()

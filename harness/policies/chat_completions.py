@@ -48,7 +48,7 @@ class Price:
     def parse(cls, text: str) -> Price:
         """Parses a command-line value such as '0.15,0.60'. Raises UsageError."""
         try:
-            first, second = (float(part) for part in text.split(","))
+            first, second = (float(word) for word in text.split(","))
         except ValueError:
             raise UsageError(f"--price takes IN,OUT in USD per million tokens, not {text!r}.") from None
         return cls(first, second)
@@ -64,7 +64,7 @@ def address(url: str) -> str:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, or a bracket without its partner
+    except ValueError:  # a port that is not a number, or an unclosed bracket
         valid = False
     if not valid:
         raise UsageError(
@@ -177,7 +177,7 @@ def _text(message: dict[str, Any]) -> str:
     """Returns the text of a message with its reasoning. Raises ValueError if it is too long."""
     content = message.get("content") or ""
     if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content)
+        content = "".join(block.get("text", "") for block in content)
     text = joined(message.get("reasoning_content") or message.get("reasoning") or "", content)
     if len(text) > MOST_REPLY:
         raise ValueError(f"a reply of {len(text):,} characters")
@@ -187,7 +187,7 @@ def _text(message: dict[str, Any]) -> str:
 def _calls(message: dict[str, Any]) -> tuple[ToolCall, ...]:
     """Returns the tool calls of a message. Raises ValueError if they are too long."""
     calls = read_message(message)
-    if sum(len(part) for call in calls for part in call) > MOST_REPLY:
+    if sum(len(field) for call in calls for field in call) > MOST_REPLY:
         raise ValueError("tool calls that are too long")
     return tuple(ToolCall(*map(sendable, call)) for call in calls)
 

@@ -255,8 +255,8 @@ def load(
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    place = pick_device(device)
-    kind = pick_dtype(dtype, place)
+    target = pick_device(device)
+    kind = pick_dtype(dtype, target)
     source = model_files.resolve(model)
     path: Path = model_files.folder(model, say)
     use_available_cores()
@@ -271,12 +271,12 @@ def load(
             )
         if source.kind == "adapter" and merged:
             adapters.merge(network, adapters.read(Path(source.where)))
-        return network.to(place).eval(), tokenizer
+        return network.to(target).eval(), tokenizer
     except EnvsuiteError:
         raise
     except torch.OutOfMemoryError as error:
         raise UsageError(
-            f"{place} has too little memory for {model} in {kind}: use --dtype bfloat16, --device cpu or a "
+            f"{target} has too little memory for {model} in {kind}: use --dtype bfloat16, --device cpu or a "
             "smaller model."
         ) from error
     except Exception as error:  # readers of different formats raise many types

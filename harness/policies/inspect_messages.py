@@ -23,7 +23,7 @@ CAPACITY = 4096
 class ProviderMessages:
     """Messages of a model as its provider wrote them, by conversation.
 
-    They hold what our format has no place for: signatures of Anthropic's thinking, Gemini's thought signatures, and
+    They hold what our format cannot: signatures of Anthropic's thinking, Gemini's thought signatures, and
     the reasoning items of OpenAI's Responses API.
     """
 
@@ -132,6 +132,6 @@ def reasoning_of(message: Any) -> str:
     """Returns the reasoning of inspect's message; '' if it has none, or only an encrypted one."""
     if isinstance(message.content, str):
         return ""
-    parts = [part for part in message.content if part.type == "reasoning"]
-    texts = [(part.summary if part.redacted else part.reasoning or part.summary) or "" for part in parts]
+    blocks = [block for block in message.content if block.type == "reasoning"]
+    texts = [(block.summary if block.redacted else block.reasoning or block.summary) or "" for block in blocks]
     return "\n".join(text for text in texts if text)

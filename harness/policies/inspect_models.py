@@ -19,9 +19,8 @@ from harness.policies.chat_completions import Price, closed, hidden
 from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
 from harness.policies.inspect_messages import ProviderMessages, as_json, calls_in, reasoning_of, tool_infos
-from harness.policies.reply_cache import ReplyCache
 from harness.policies.request_fields import FLAGS, TOO_LONG, parsed_headers
-from harness.prompting.messages import plain_text, without_oldest_turn
+from harness.prompting.messages import plain_text, shortened
 from harness.reasoning import joined
 from harness.types import Message, Prompt, Reply, ToolCall
 
@@ -29,15 +28,10 @@ MOST_NOTES = 20
 """Warnings of a provider that config.json keeps."""
 MOST_ERROR = 400
 REFUSALS = (400, 413, 422)
-_NO_INFLUENCE = ("attempt_timeout", "max_retries", "max_connections", "batch", "extra_headers")
-"""Fields that do not change a reply."""
 _COMMAND = re.compile(r"[.:]? (Install|Upgrade) [^:]*with: .*")
 _PREFIX = re.compile(r"\Aerror code: \d{3} - ", re.IGNORECASE)
 _BODY = re.compile(r"(?:\d{3}\b[^{]*)?(\{.*\})\s*", re.DOTALL)
 _STATUS = re.compile(r"\berror code: (\d{3})\b", re.IGNORECASE)
-_BATCH_CODE = re.compile(r"\(code: (\d{1,3})\)\Z")
-RPC_STATUS = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 16: 401}
-"""HTTP status by the code of Google's remote procedure calls, which its batches return."""
 PROVIDERS = ("anthropic", "google", "openai", "mistral", "grok", "groq", "together", "openrouter", "bedrock", "azureai")
 """The providers of inspect_ai that its users name most; inspect_ai has more."""
 INSTALL = {
@@ -55,10 +49,7 @@ class InspectPolicy(RequestingPolicy):
     `api_key_var` names the variable with the key, if it is not the provider's, such as ANTHROPIC_API_KEY.
     `base_url` replaces the provider's address. `max_concurrent` limits the connections, `timeout` is for one try of
     a request, and `max_retries` limits the tries. `thinking_budget` is the most tokens of reasoning, 0 the
-    provider's own. `batch`, or inspect's BatchConfig, collects requests for the provider's batch interface, which costs
-    less and takes hours: `timeout` does not limit it.
-    `reply_cache` reuses replies to equal requests at temperature 0 (`harness.policies.reply_cache`). `outputs` replaces
-    the provider's server in tests of `mockllm`.
+    provider's own. `outputs` replaces the provider's server in tests of `mockllm`.
     """
 
     def __init__(
@@ -79,8 +70,6 @@ class InspectPolicy(RequestingPolicy):
         thinking_budget: int = 0,
         extra_body: str = "",
         headers: Sequence[str] = (),
-        batch: Any = False,
-        reply_cache: bool = False,
         outputs: Any = None,
     ) -> None:
         super().__init__()
@@ -101,21 +90,17 @@ class InspectPolicy(RequestingPolicy):
             "reasoning_tokens": thinking_budget or None,
             "extra_body": json.loads(extra_body) if extra_body else None,
             "extra_headers": headers_by_name or None,
-            "attempt_timeout": None if batch else max(1, round(timeout)),
+            "attempt_timeout": max(1, round(timeout)),
             "max_retries": max_retries,
             "max_connections": max_concurrent,
-            "batch": batch or None,
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
-        self._identity = {name: value for name, value in self._fields.items() if name not in _NO_INFLUENCE}
         try:
             self._config = GenerateConfig(**self._fields)
         except ValueError as error:  # of pydantic, for example an unknown reasoning effort
             raise UsageError(f"inspect:{model}: {one_line(str(error))[:MOST_ERROR]}") from error
         self._defaulted = [] if temperature is not None else ["temperature"]
-        self._replies = ReplyCache(temperature) if reply_cache else None
         self._messages = ProviderMessages()
-        self._address = public_url(base_url) if base_url else ""
         self._notes = _Notes()
         self._model = self._open(base_url, self._options(outputs))
         keys = (self._key, getattr(self._model.api, "api_key", None), *headers_by_name.values())
@@ -151,8 +136,7 @@ class InspectPolicy(RequestingPolicy):
     def connection(self) -> dict[str, Any]:
         entries = {"defaulted": self._defaulted, "provider_warnings": self._notes.lines}
         entries = {name: value for name, value in entries.items() if value}
-        cache = {} if self._replies is None else {"reply_cache": self._replies.counts()}
-        return {**({"request_fields": entries} if entries else {}), **cache}
+        return {"request_fields": entries} if entries else {}
 
     def close(self) -> None:
         super().close()
@@ -162,33 +146,19 @@ class InspectPolicy(RequestingPolicy):
         await self._model.api.aclose()
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
-        messages: Sequence[Message] = prompt.messages
-        if plain_text(messages) is not None:
+        if plain_text(prompt.messages) is not None:
             raise UsageError(f"inspect:{self.name} reads conversations, and the protocol's prompt is plain text.")
-        dropped = 0
-        while True:
+        for messages, dropped in shortened(prompt.messages):
             reply = await self._ask(prompt, messages)
             if reply is not None:
                 reply.dropped_turns = dropped
                 self._messages.remember(prompt, reply, reply.extra.pop("message", {}))
                 return reply
-            shorter = without_oldest_turn(messages)
-            if shorter is None:
-                return Reply("", finish_reason="context", dropped_turns=dropped)
-            messages = shorter
-            dropped += 1
+        return Reply("", finish_reason="context", dropped_turns=dropped)
 
     async def _ask(self, prompt: Prompt, messages: Sequence[Message]) -> Reply | None:
         """Returns the reply to a request; None if the prompt is too long. Raises UsageError."""
-        if plain_text(messages) is not None:
-            raise UsageError(f"inspect:{self.name} takes chat messages, and this protocol sends text.")
         fields = {"seed": prompt.seed % 2**31, **({"parallel_tool_calls": False} if prompt.tools else {})}
-        request = {
-            "server": f"inspect:{self.name} {self._address}",
-            "body": {**self._identity, **fields, "messages": list(messages), "tools": list(prompt.tools)},
-        }
-        if self._replies is not None and (known := self._replies.get(request)) is not None:
-            return known
         config = self._config.model_copy(update=fields)
         try:
             output = await self._model.generate(
@@ -202,10 +172,7 @@ class InspectPolicy(RequestingPolicy):
             return None if too_long else self._judged(int(status[1]) if status else None, output.error)
         if not output.choices:
             return self._judged(None, "the answer is empty")
-        reply = self._reply(output)
-        if self._replies is not None:
-            self._replies.put(request, reply)
-        return reply
+        return self._reply(output)
 
     def _reply(self, output: Any) -> Reply:
         message, usage = output.message, output.usage
@@ -323,17 +290,11 @@ def _message(text: str) -> str:
 
 
 def _status(error: Exception) -> int | None:
-    """Returns the HTTP status of a provider's error, if it has one.
-
-    The class of Anthropic's errors has the status that a request of a batch got; the object has the batch's own, 500.
-    Google's batches only have a code in the message.
-    """
-    for holder, name in ((type(error), "status_code"), (error, "status_code"), (error, "code")):
-        if isinstance(status := getattr(holder, name, None), int):
+    """Returns the HTTP status of a provider's error, if it has one."""
+    for name in ("status_code", "code"):
+        if isinstance(status := getattr(error, name, None), int):
             return status
-    match = _BATCH_CODE.search(str(error))
-    code = int(match[1]) if match else 0
-    return RPC_STATUS.get(code, code if code >= 400 else None)
+    return None
 
 
 def identity_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,28 +17,28 @@ from harness.types import Prompt, Reply
 
 PREFIX = "server_"
 """Prefix of a server's settings among the options of a policy."""
-RENAMED = {"args": "words"}
-"""Options whose setting has another name."""
 
 
 class ManagedPolicy(OpenAIPolicy):
     """Asks a model on a managed server, which all policies with the same command share.
 
-    `kind` is a key of `harness.servers.programs.KINDS`. Takes the options of `OpenAIPolicy` and of the
-    server (`SERVER_OPTIONS`). `thinking_budget` is the most tokens of reasoning in a reply, 0 the server's own. `say`
-    receives a line now and then while the server starts.
+    `name` is `vllm:MODEL` or `llamacpp:MODEL`; `gguf_file` is the file of a model that is named without it. Takes the
+    options of `OpenAIPolicy` and of the server (`SERVER_OPTIONS`). `thinking_budget` is the most tokens of reasoning in
+    a reply, 0 the server's own. `say` receives a line now and then while the server starts.
     """
 
     uses_proxies = False
 
     def __init__(
         self,
-        kind: str,
-        model: str,
+        name: str,
         say: Callable[[str], None] = lambda line: None,
         thinking_budget: int = 0,
+        gguf_file: str = "",
         **options: Any,
     ) -> None:
+        kind, _, model = name.partition(":")
+        model = gguf_file or model
         if not model:
             raise UsageError(f"{kind}: needs a model, as in {EXAMPLES[kind]}.")
         settings = server_settings(options)
@@ -79,41 +79,23 @@ THINKING_BUDGET = {"vllm": "thinking_token_budget", "llamacpp": "thinking_budget
 EXAMPLES = {"vllm": "vllm:Qwen/Qwen2.5-3B-Instruct", "llamacpp": "llamacpp:model.gguf"}
 
 
-def vllm(model: str, **options: Any) -> ManagedPolicy:
-    """Creates a policy on a vLLM server."""
-    return ManagedPolicy("vllm", model, **options)
-
-
-def llamacpp(model: str, gguf_file: str = "", **options: Any) -> ManagedPolicy:
-    """Creates a policy on a server of llama.cpp. `gguf_file` is the model's file, if `model` is its name alone."""
-    return ManagedPolicy("llamacpp", gguf_file or model, **options)
-
-
 def server_settings(options: Mapping[str, Any]) -> programs.ServerSettings:
     """Returns the settings of a server from the options of its policy. Raises UsageError."""
-    given = {name.removeprefix(PREFIX): options.get(name) for name in SERVER_OPTIONS if name.startswith(PREFIX)}
-    values: dict[str, Any] = {RENAMED.get(name, name): value for name, value in given.items() if value}
+    values = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX) and value}
     values |= {"dtype": options.get("dtype", "auto"), "concurrent": options.get("max_concurrent", 16)}
     return programs.ServerSettings(**values)
 
 
-def identity_on_vllm(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Identifies a model on vLLM; see `harness.policies.identity`."""
-    return _identity("vllm", model, options)
-
-
-def identity_on_llamacpp(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Identifies a model on llama.cpp; see `harness.policies.identity`."""
-    return _identity("llamacpp", options.get("gguf_file") or model, options) | {"served": model}
-
-
-def _identity(kind: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def identity_of(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Identifies a model on a managed server; see `harness.policies.identity`."""
+    kind, _, served = name.partition(":")
+    model = options.get("gguf_file") or served
     settings = server_settings(options)
     return {
-        "served": model,
+        "served": served,
         "program": programs.find(kind, settings.python).version,
         "weights": model_files.fingerprint(str(programs.gguf(model)) if kind == "llamacpp" else model),
         "context": settings.context,
         "dtype": settings.dtype,
-        "args": settings.words,
+        "args": settings.args,
     }

@@ -9,7 +9,7 @@ header, and removed from all messages.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,14 +33,13 @@ from harness.policies.connections.affinity import ServerAffinity
 from harness.policies.connections.event_loop import Request, RequestingPolicy
 from harness.policies.connections.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.connections.health import Health
-from harness.policies.connections.http_answers import ClientPool, InOrder, body_of, encode, text_of
+from harness.policies.connections.http_answers import ClientPool, body_of, encode, text_of
 from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
-from harness.policies.reply_cache import ReplyCache
 from harness.policies.request_fields import RequestFields, parsed_headers, refuses_tools
-from harness.prompting.messages import plain_text, without_oldest_turn
-from harness.types import Message, Prompt, Reply, ToolCall
+from harness.prompting.messages import plain_text, shortened
+from harness.types import Prompt, Reply, ToolCall
 
 
 class OpenAIPolicy(RequestingPolicy):
@@ -55,8 +54,6 @@ class OpenAIPolicy(RequestingPolicy):
     added to each request, and `headers` ("NAME:VALUE") are sent and never stored.
     `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run
     if a server's weights change (`harness.policies.connections.server_weights`).
-
-    `reply_cache` reuses replies to equal requests at temperature 0 (`harness.policies.reply_cache`).
 
     All requests run in the event loop of one thread. A prompt that is too long loses its oldest
     turns. A reply that no server gave has an `error`; if servers only return errors, the run ends
@@ -87,7 +84,6 @@ class OpenAIPolicy(RequestingPolicy):
         reasoning_effort: str = "",
         extra_body: str = "",
         headers: Sequence[str] = (),
-        reply_cache: bool = False,
     ) -> None:
         if not model:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
@@ -121,13 +117,12 @@ class OpenAIPolicy(RequestingPolicy):
             reasoning_effort=reasoning_effort,
             extra_body=extra_body,
         )
-        self._replies = ReplyCache(temperature) if reply_cache else None
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
         self._takes_tools = False  # a server has answered a request with tools
         self._client: ClientPool | None = None
-        self._checking, self._sending = asyncio.Lock(), asyncio.Lock()
+        self._checking = asyncio.Lock()
 
     def keep_weights(self, path: Path) -> None:
         """Compares the servers' weights with the fingerprint in `path`, if they are watched."""
@@ -136,8 +131,7 @@ class OpenAIPolicy(RequestingPolicy):
 
     def connection(self) -> dict[str, Any]:
         changes = self.fields.changes()
-        cache = {} if self._replies is None else {"reply_cache": self._replies.counts()}
-        return {**({"request_fields": changes} if changes else {}), **cache}
+        return {"request_fields": changes} if changes else {}
 
     def weights_hash(self) -> str:
         """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
@@ -165,17 +159,16 @@ class OpenAIPolicy(RequestingPolicy):
         self._start_tasks(self._uncancelled(requests))
 
     def _start_tasks(self, requests: Sequence[Request]) -> None:
-        keys = [request.prompt.key or str(request.prompt.seed) for request in requests]
-        servers = self._affinity.share(keys, self._health.available(), self._in_flight)
-        for request, server in zip(requests, servers, strict=True):
-            self._spawn(request.generation, self._finish(request, server))
+        available = self._health.available()
+        for request in requests:
+            key = request.prompt.key or str(request.prompt.seed)
+            server = self._affinity.choose(key, available, self._in_flight)
+            self._in_flight[server] += 1
+            task = self._spawn(request.generation, self._finish(request, server))
+            task.add_done_callback(functools.partial(self._ended, server))
 
-    async def _finish(self, request: Request, server: int) -> None:
-        self._in_flight[server] += 1
-        try:
-            await super()._finish(request, server)
-        finally:
-            self._in_flight[server] -= 1
+    def _ended(self, server: int, task: asyncio.Task[None]) -> None:
+        self._in_flight[server] -= 1
 
     async def _disconnect(self) -> None:
         if self._client is not None:
@@ -191,22 +184,16 @@ class OpenAIPolicy(RequestingPolicy):
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
         """Returns the reply to a prompt; shortens the prompt until it fits the context."""
-        messages: Sequence[Message] = prompt.messages
-        dropped = 0
-        while True:
+        for messages, dropped in shortened(prompt.messages):
             try:
                 reply = await self._persist(prompt, home, messages)
             except TooLong:
-                shorter = without_oldest_turn(messages)
-                if shorter is None:
-                    return Reply("", finish_reason="context", dropped_turns=dropped)
-                messages = shorter
-                dropped += 1
                 continue
             except (TemporaryError, Refused) as error:
                 return self._failed(error, dropped)
             reply.dropped_turns = dropped
             return reply
+        return Reply("", finish_reason="context", dropped_turns=dropped)
 
     def _failed(self, error: TemporaryError | Refused, dropped: int) -> Reply:
         kind = "refused" if isinstance(error, Refused) else "silent"
@@ -250,24 +237,9 @@ class OpenAIPolicy(RequestingPolicy):
         """Parses an answer; returns None if it is invalid."""
         return read(answer, self.fields.values.get("stop", ()), self.price, content, prompt.tools)
 
-    async def _cache_key(self, server: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Returns what the reply to a request depends on; {} without a cache, or if the weights are not known."""
-        if self._replies is None:
-            return {}
-        if self._weights is None:  # a hosted model is known by its name and address only
-            return {"server": public_url(server), "body": body}
-        if not self._weights.hash():
-            with contextlib.suppress(TimeoutError, httpx.HTTPError, httpx.InvalidURL, UnicodeError):
-                await asyncio.wait_for(self._weights.check(self._http(), server), self.timeout)
-        weights = self._weights.hash()
-        return {"weights": weights, "body": body} if weights else {}
-
     async def _ask(self, server: str, prompt: Prompt, content: Any) -> Reply:
         """Sends one request. Raises TemporaryError, Refused, TooLong, UsageError or DataError."""
         body = self.fields.without_dropped(self._body(prompt, content))
-        request = await self._cache_key(server, body)
-        if self._replies is not None and request and (known := self._replies.get(request)) is not None:
-            return known
         await self._pace.wait()
         client = self._http()
         path = "completions" if "prompt" in body else "chat/completions"
@@ -276,8 +248,7 @@ class OpenAIPolicy(RequestingPolicy):
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
-                async with InOrder(self._sending) as order:
-                    answer = await client.post(f"{server}/{path}", extensions=order.extensions, **encode(body))
+                answer = await client.post(f"{server}/{path}", **encode(body))
         except TimeoutError:
             self._doubt(server)
             raise TemporaryError(f"{public_url(server)} did not answer within {self.timeout:g} s") from None
@@ -303,8 +274,6 @@ class OpenAIPolicy(RequestingPolicy):
             self._takes_tools = self._takes_tools or "tools" in body
             reply.text = self._hidden(reply.text)
             reply.calls = tuple(ToolCall(*map(self._hidden, call)) for call in reply.calls)
-            if self._replies is not None and request:
-                self._replies.put(request, reply)
             return reply
         await self._refuse(server, answer, body)
         return await self._ask(server, prompt, content)  # without the refused field

@@ -27,7 +27,7 @@ from harness.lm.likelihood import (
 from harness.lm.template import Template
 from harness.lm.trie import Trie, prefix_free
 from harness.policies.hf import HFPolicy
-from harness.prompting.messages import without_oldest_turn
+from harness.prompting.messages import shortened
 from harness.types import Message, Prompt, Reply
 
 MAX_NODES = 2048
@@ -147,17 +147,12 @@ class ScorePolicy(HFPolicy):
         """Encodes prompt and commands, and drops the oldest turns until they fit the context;
         returns the number dropped.
         """
-        messages: Sequence[Message] = prompt.messages
-        dropped = 0
-        while True:
+        for messages, dropped in shortened(prompt.messages):
             ids, commands = self.tokens(messages, prompt.admissible)
+            fitted = ids, commands, dropped
             if _longest(commands) <= self.context:
-                return ids, commands, dropped
-            shorter = without_oldest_turn(messages)
-            if shorter is None:
-                return ids, commands, dropped
-            messages = shorter
-            dropped += 1
+                break
+        return fitted
 
     def tokens(self, messages: Sequence[Message], commands: Sequence[str]) -> tuple[list[int], list[Candidate]]:
         """Returns the tokens of the prompt, including `lead`, and of each command after it; with
@@ -192,8 +187,8 @@ class ScorePolicy(HFPolicy):
         prefix, covered = self._prefixes.longest(key, ids) if key else (None, 0)
         reused = min(covered, len(ids) - 1)
         logprobs: list[torch.Tensor] = []
-        for part in _parts(commands):
-            some, cache = token_logprobs(self.network, ids, part, prefix.layers if prefix else None, covered)
+        for batch in _batches(commands):
+            some, cache = token_logprobs(self.network, ids, batch, prefix.layers if prefix else None, covered)
             logprobs += some
             if cache is not None and covered < len(ids):
                 prefix, covered = Prefix(ids, take_row(cache, 0, 0, len(ids))), len(ids)
@@ -225,17 +220,17 @@ def _longest(commands: Sequence[Candidate]) -> int:
     return max(candidate.keeps + len(candidate.ids) for candidate in commands)
 
 
-def _parts(commands: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Splits candidates so that each part has at most about MAX_NODES tokens."""
-    parts: list[list[Candidate]] = [[]]
+def _batches(commands: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Splits candidates into batches of at most about MAX_NODES tokens."""
+    batches: list[list[Candidate]] = [[]]
     room = MAX_NODES
     for candidate in commands:
-        if parts[-1] and len(candidate.ids) > room:
-            parts.append([])
+        if batches[-1] and len(candidate.ids) > room:
+            batches.append([])
             room = MAX_NODES
-        parts[-1].append(candidate)
+        batches[-1].append(candidate)
         room -= len(candidate.ids)
-    return parts
+    return batches
 
 
 def _draw(logprobs: torch.Tensor, seed: int) -> int:

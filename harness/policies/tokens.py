@@ -31,7 +31,7 @@ class TokensPolicy(OpenAIPolicy):
     """Asks `model` at `base_url` in tokens of `tokenizer`; replies end with one of `end_ids`.
 
     `version` is SGLang's name for the present weights: an answer from other weights ends the run.
-    Other options are those of `OpenAIPolicy`, and `thinking`, `stop` and `context` of `HFPolicy`.
+    Accepts the options of `OpenAIPolicy`, and `thinking`, `stop` and `context` of `HFPolicy`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class TokensPolicy(OpenAIPolicy):
         )
 
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
-        if answer.status_code == 404 and len(self.servers) > 1:  # it restarted without the adapter: another one has it
+        if answer.status_code == 404 and len(self.servers) > 1:  # restarted without the adapter
             self._doubt(server)
             raise TemporaryError(f"{public_url(server)} does not know {self.served_name}")
         await super()._refuse(server, answer, body)

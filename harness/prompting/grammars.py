@@ -79,7 +79,7 @@ class ActionTags(_Text):
 
     def parse(self, text: str) -> Parsed:
         thought, answer = separate(text)  # a command quoted while reasoning is not the command
-        commands = [part.strip() for part in _ACTION.findall(answer)]
+        commands = [command.strip() for command in _ACTION.findall(answer)]
         commands = [command for command in commands if command]
         if not commands:
             return Parsed((), thought, "Your reply held no command between <action> and </action>.")
@@ -126,7 +126,7 @@ class ManyActions(ActionTags):
 
     def parse(self, text: str) -> Parsed:
         parsed = super().parse(text)
-        commands = [part.strip() for part in _ACTION.findall(separate(text)[1])]
+        commands = [command.strip() for command in _ACTION.findall(separate(text)[1])]
         return parsed._replace(commands=tuple([command for command in commands if command][: self.most]))
 
 
@@ -147,7 +147,7 @@ class ReAct(_Text):
     def parse(self, text: str) -> Parsed:
         # The first action counts: models that continue invent observations and act on them.
         command = next((match.strip() for match in self._line.findall(text) if match.strip()), "")
-        thought = "\n".join(part.strip() for part in self._thought.findall(text))
+        thought = "\n".join(line.strip() for line in self._thought.findall(text))
         if not command:
             return Parsed((), thought, "Your reply held no line 'Action: ...'.")
         return Parsed((command,), thought)

@@ -177,12 +177,12 @@ def _completion(form: Conversation, texts: Words, history: int, view: EpisodeVie
     if not history:
         return [{"role": COMPLETION, "content": prefix + form.observation.format(observation=view.observation)}]
     observations = [*(turn.observation for turn in view.turns), view.observation]
-    parts = [prefix, form.observation.format(observation=observations[0])]
+    pieces = [prefix, form.observation.format(observation=observations[0])]
     for turn, after in zip(view.turns, observations[1:], strict=True):
         command = _command(turn)
         thinks = form.thought and command.startswith(form.thought)
-        parts.append(form.turn.format(command=command, observation=form.thought_answer if thinks else after))
-    return [{"role": COMPLETION, "content": "".join(parts)}]
+        pieces.append(form.turn.format(command=command, observation=form.thought_answer if thinks else after))
+    return [{"role": COMPLETION, "content": "".join(pieces)}]
 
 
 def _shell(form: Conversation, texts: Words, history: int, view: EpisodeView) -> list[Message]:

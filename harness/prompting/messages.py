@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.types import Message
@@ -24,6 +24,15 @@ def shared_prefix(first: Sequence[Any], second: Sequence[Any]) -> int:
     return min(len(first), len(second))
 
 
+def shortened(messages: Sequence[Message]) -> Iterator[tuple[Sequence[Message], int]]:
+    """Yields a prompt, then the prompt without its oldest turn, and so on, each with the number of turns dropped."""
+    dropped = 0
+    shorter: Sequence[Message] | None = messages
+    while shorter is not None:
+        yield shorter, dropped
+        shorter, dropped = without_oldest_turn(shorter), dropped + 1
+
+
 def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:
     """Removes the first exchange after the system message; returns None if only the last message
     would be left. The result of a tool call that is removed becomes a user message.
@@ -40,8 +49,8 @@ def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:
     )
     if following is None:
         return None
-    rest = list(messages[following:])
-    if rest[0]["role"] == "tool":  # the call that it answers is removed
-        others = next((index for index, message in enumerate(rest) if message["role"] != "tool"), len(rest))
-        rest[:others] = [{"role": "user", "content": rest[0]["content"]}]
-    return [*messages[:first], *rest]
+    kept = list(messages[following:])
+    if kept[0]["role"] == "tool":  # the call that it answers is removed
+        results = next((index for index, message in enumerate(kept) if message["role"] != "tool"), len(kept))
+        kept[:results] = [{"role": "user", "content": kept[0]["content"]}]
+    return [*messages[:first], *kept]

@@ -1,6 +1,6 @@
 """Protocols: the prompt, parser and settings of a published set-up, as data.
 
-Each file in `profiles/` is a protocol: a table of flags of `envsuite-eval` that it fixes, the
+Each file in `published/` is a protocol: a table of flags of `envsuite-eval` that it fixes, the
 structure of its conversation, its parser, where its words come from, and a neutral wording of ours
 that takes their place while the published words are not on this machine (`harness.prompting.words`).
 """
@@ -97,7 +97,7 @@ def _published(name: str) -> Words:
 @cache
 def names() -> tuple[str, ...]:
     """Returns the names of all protocols."""
-    folder = resources.files("harness.prompting").joinpath("profiles")
+    folder = resources.files("harness.prompting").joinpath("published")
     return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
 
 
@@ -106,7 +106,7 @@ def load(name: str) -> Protocol:
     """Returns a protocol by name. Raises UsageError."""
     if name not in names():
         raise UsageError(f"Unknown protocol {name!r}: {', '.join(names())}.{did_you_mean(name, names())}")
-    folder = resources.files("harness.prompting").joinpath("profiles")
+    folder = resources.files("harness.prompting").joinpath("published")
     table = tomllib.loads(folder.joinpath(f"{name}.toml").read_text("utf-8"))
     form: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table["conversation"].items()

@@ -87,4 +87,4 @@ PARSERS: dict[str, Parser] = {
     "react": _parse_react,
     "shell": parse_shell,
 }
-"""Parsers by the name that profiles use."""
+"""Parsers by the name that the files of protocols use."""

@@ -68,11 +68,11 @@ def check_wording(wording: str, task: Task) -> None:
 
 def reworded(tool: Tool, reword: Callable[[str], str]) -> Tool:
     """Returns a tool with other words: its name, its description, and the format of its command."""
-    parts = re.split(r"(\{\w+\})", tool.command)
+    pieces = re.split(r"(\{\w+\})", tool.command)
     return replace(
         tool,
         name="_".join(map(reword, tool.name.split("_"))),
         description=reword(tool.description),
-        command="".join(part if part.startswith("{") else reword(part) for part in parts),
+        command="".join(piece if piece.startswith("{") else reword(piece) for piece in pieces),
         arguments={name: reword(meaning) for name, meaning in tool.arguments.items()},
     )

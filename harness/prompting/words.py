@@ -72,7 +72,7 @@ def fetch(protocol: str, source: SourceFiles, local: Path | None) -> Path:
     if digest(words) != source.sha256:
         raise DataError(
             f"The words of {protocol} in {local or source.url} are not the published ones (SHA-256 "
-            f"{digest(words)[:12]}, expected {source.sha256[:12]}): take the source at the profile's commit."
+            f"{digest(words)[:12]}, expected {source.sha256[:12]}): take the source at the protocol's commit."
         )
     target = cache_dir("prompts") / f"{protocol}.json"
     write_atomically(target, json.dumps(words, indent=2))
@@ -168,13 +168,13 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
-        parts = [
-            "{" + part.value.id + "}"
-            if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name)
-            else _value(part)
-            for part in node.values
+        pieces = [
+            "{" + piece.value.id + "}"
+            if isinstance(piece, ast.FormattedValue) and isinstance(piece.value, ast.Name)
+            else _value(piece)
+            for piece in node.values
         ]
-        return "".join(parts) if all(isinstance(part, str) for part in parts) else None
+        return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else None
     if isinstance(node, ast.Dict):
         keys = [_value(key) if key else None for key in node.keys]
         values = [_value(value) for value in node.values]
@@ -204,14 +204,14 @@ def _sum(node: ast.BinOp) -> str | None:
     if not any(isinstance(text, str) for text in texts):
         return None
     count = 0
-    parts: list[str] = []
+    template = ""
     for text in texts:
         if isinstance(text, str):
-            parts.append(text)
+            template += text
         else:
-            parts.append(f"{{{count}}}")
+            template += f"{{{count}}}"
             count += 1
-    return "".join(parts)
+    return template
 
 
 def _local(local: Path, path: str) -> str:

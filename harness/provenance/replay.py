@@ -185,7 +185,7 @@ def first_difference(stored: Record, again: Record) -> str:
             before, after = step.get(field), replayed.get(field)
             if before != after:
                 return f"turn {turn}, {field}: stored {shortened(before)}, replayed {shortened(after)}"
-        # A protocol plays a command of its own for a reply it cannot read; the replay gets that command as a good one.
+        # A protocol substitutes a command for a reply that it cannot read; the replay receives it as a valid command.
         substitute = "reply" in step and step["commands"] and step["fault"] in UNREADABLE
         if not substitute and SAME_FAULT.get(step["fault"], step["fault"]) != replayed["fault"]:
             return f"turn {turn}, fault: stored {step['fault']!r}, replayed {replayed['fault']!r}"

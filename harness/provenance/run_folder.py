@@ -230,5 +230,5 @@ def shortened(value: object) -> str:
 
 
 def unlike_commands(turn: int, parsed: list[str], executed: list[str]) -> str:
-    """Says that the commands of a turn are not those of its reply."""
+    """Describes a turn whose commands differ from its reply."""
     return f"turn {turn}: the reply gives {shortened(parsed)}, the commands are {shortened(executed)}"

@@ -31,7 +31,7 @@ DISTRIBUTIONS = (
     "numpy", "gymnasium", "rich", "filelock", "platformdirs", "jinja2", "httpx", "minigrid", "textworld", "alfworld",
     "pillow", "scikit-learn", "pandas",
 )  # fmt: skip
-"""packages that replays and reports use; the sandbox lacks what is not installed here"""
+"""packages that replays and reports use, as far as they are installed here"""
 DATA = ("ALFWORLD_DATA",)
 """environment variables that name folders of games, which the sandbox may read"""
 

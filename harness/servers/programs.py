@@ -47,7 +47,7 @@ class ServerSettings:
     """part of each GPU's memory, for vLLM"""
     tensor_parallel: int = 1
     """number of GPUs that share each layer, for vLLM"""
-    words: str = ""
+    args: str = ""
     """further words of the server's command line, as in a shell"""
     dtype: str = "auto"
     concurrent: int = 16
@@ -64,9 +64,9 @@ class ServerSettings:
     def further(self) -> tuple[str, ...]:
         """Words of `--server-args`. Raises UsageError."""
         try:
-            return tuple(shlex.split(self.words))
+            return tuple(shlex.split(self.args))
         except ValueError as error:
-            raise UsageError(f"--server-args {self.words!r} cannot be split into words: {error}.") from error
+            raise UsageError(f"--server-args {self.args!r} cannot be split into words: {error}.") from error
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _vllm(model: str, settings: ServerSettings, say: Say) -> ServerCommand:
         words += ["--max-model-len", str(settings.context)]
     if settings.gpu_share:
         words += ["--gpu-memory-utilization", f"{settings.gpu_share:g}"]
-    parser = next((parser for part, parser in TOOL_PARSERS.items() if part in source.where.lower()), "")
+    parser = next((parser for family, parser in TOOL_PARSERS.items() if family in source.where.lower()), "")
     if parser or source.kind == "bundled":
         words += ["--enable-auto-tool-choice", "--tool-call-parser", parser or "hermes"]
     environment = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}

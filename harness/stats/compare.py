@@ -1,7 +1,7 @@
 """Paired comparison of runs on the same games.
 
 The unit is the game: attempts at one (task, knobs, seed) are averaged first, because they are not independent.
-Intervals are those of `harness.stats.intervals`. p-values come from sign-flip permutation tests (exact for few
+`harness.stats.intervals` computes the intervals. p-values come from sign-flip permutation tests (exact for few
 games), adjusted over all pairs by Holm (1979).
 """
 
@@ -108,7 +108,7 @@ def read_run(path: Path, keep_broken: bool = False) -> Run:
             f"{config_file} cannot be read ({type(error).__name__}: {error}): it is needed to compare like with like."
         ) from error
     if schema != records.SCHEMA:
-        raise DataError(f"{config_file} has schema_version {schema!r}: {records.schema_cure(schema)}.")
+        raise DataError(f"{config_file} has schema_version {schema!r}: {records.schema_cure()}.")
     run = Run(config["model"], folder, config, records.read_results(file), _warning(file))
     return run if keep_broken else scored(run)
 

@@ -60,7 +60,7 @@ def read(
 
     `over_splits` names the metric with the deviation over splits of the data. `seeds` names models that differ in
     their training seed alone and are pooled. Raises UsageError if runs of one model, or of such models, differ in
-    protocol, or if `metric` was set by the user and no run has it.
+    protocol, or if the user chose a `metric` that no run has.
     """
     result = Measured([])
     known: set[str] = set()
@@ -190,7 +190,7 @@ def _has_published_prompt(summary: dict[str, Any]) -> bool:
 
 
 def _own_knobs(summary: dict[str, Any]) -> dict[str, Any]:
-    """Returns a run's knobs without those that its protocol sets."""
+    """Returns a run's knobs, except the ones that its protocol sets."""
     name = _protocol_name(summary)
     if name not in protocols.names() or summary["task"] not in registry.TASKS:
         return dict(summary["knobs"])
@@ -235,7 +235,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} is not a run's summary ({type(error).__name__}: {error}): finish the run with --resume."
         ) from error
     if schema != SCHEMA:
-        raise DataError(f"{path} has schema_version {schema!r}: {schema_cure(schema)}.")
+        raise DataError(f"{path} has schema_version {schema!r}: {schema_cure()}.")
     return summary
 
 

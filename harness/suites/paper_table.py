@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A published table with our rows beside it."""
+    """A published table and our rows."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Tables of published results with our own runs beside them, cell by cell.
+"""Tables of published results and our runs, cell by cell.
 
 `harness.suites.published_numbers` reads the printed results. `tables.toml` maps the columns of each table to our
 tasks, and published rows to our models. `table` builds a `PaperTable` from both and from run folders.

@@ -26,10 +26,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
-
-
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     from harness.watch.server import PageServer, Runs
@@ -45,5 +41,4 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    main()
+main = cli.command(_main)

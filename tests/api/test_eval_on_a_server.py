@@ -118,30 +118,6 @@ def test_thinking_that_is_cut_off_is_a_fault_of_its_own_and_reasoning_is_counted
     assert not done.value.code
 
 
-def test_cached_replies_give_the_same_records_without_requests_until_the_weights_change(tmp_path, monkeypatch):
-    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
-    with running() as server:
-        server.says = lambda body: "ant" if "ten animals" in str(body["messages"]) else "<action>50</action>"
-        assert run(tmp_path / "a", server, "--reply-cache").returncode == 0
-        sent = len(server.requests)
-        assert run(tmp_path / "b", server, "--reply-cache").returncode == 0
-        questions = len(server.requests) - sent
-        assert all("ten animals" in str(body["messages"]) for body, _, _ in server.requests[sent:])
-        first, again = (next((tmp_path / name).glob("**/results.jsonl")).read_bytes() for name in "ab")
-        assert first == again
-        config = json.loads(next((tmp_path / "b").glob("**/config.json")).read_text())
-        assert config["reply_cache"]["hits"] == config["reply_cache"]["requests"] == sent - questions
-        server.says = lambda body: "bee" if "ten animals" in str(body["messages"]) else "<action>50</action>"
-        sent = len(server.requests)
-        assert run(tmp_path / "c", server, "--reply-cache").returncode == 0
-        assert len(server.requests) - sent > questions, "other weights"
-        refused = run(tmp_path / "d", server, "--reply-cache", "--temperature", "1")
-        assert refused.returncode == 2 and "--reply-cache needs --temperature 0, not 1" in refused.stderr
-        (damaged, *_) = sorted((tmp_path / "cache" / "replies").glob("*/*.json"))
-        damaged.write_text("{")
-        assert run(tmp_path / "e", server, "--reply-cache").returncode == 0
-
-
 def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):
     usage = {"prompt_tokens": 100, "completion_tokens": 8, "prompt_tokens_details": {"cached_tokens": 64}}
     with running() as server:

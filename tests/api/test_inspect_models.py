@@ -7,8 +7,7 @@ import pytest
 
 pytest.importorskip("inspect_ai", reason="inspect_ai is not installed")
 
-from inspect_ai.model import ContentReasoning, ContentText, ModelOutput, ModelUsage
-from inspect_ai.tool import ToolCall
+from inspect_ai.model import ModelOutput, ModelUsage
 
 from envsuite import registry
 from envsuite.errors import DataError, MissingExtra, UsageError
@@ -22,7 +21,6 @@ from harness.policies.inspect_models import InspectPolicy
 from harness.prompting.prompting import Prompting
 from harness.prompting.tool_calls import NOT_EXECUTED, assistant_message, result_messages, with_ids
 from harness.types import Prompt
-from harness.types import ToolCall as Call
 from tests.api import providers
 from tests.api.providers import TEXT, THOUGHT
 from tests.api.test_eval_on_a_server import run
@@ -147,31 +145,6 @@ def test_a_mock_model_needs_no_internet():
 def test_a_mock_model_gives_its_own_cost_and_reasoning_tokens():
     (reply,), _ = mock("look", price="100,100")
     assert (reply.text, reply.cost, reply.reasoning_tokens, reply.input_tokens) == ("look", 0.5, 1, 3)
-
-
-def test_replies_are_reused_at_temperature_0_and_only_then(tmp_path, monkeypatch):
-    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
-
-    def output(content):
-        made = ModelOutput.from_content("mockllm/model", content)
-        made.usage = ModelUsage(input_tokens=3, output_tokens=2, total_tokens=5)  # else inspect counts with a download
-        return made
-
-    first = output([ContentReasoning(reasoning="Hm."), ContentText(text="Go.")])
-    first.message.tool_calls = [ToolCall("id", "act", {"command": "look"})]
-    (reply,), changes = ask("mockllm/model", outputs=[first], reply_cache=True)
-    assert changes["reply_cache"] == {"hits": 0, "requests": 1}
-    (again,), changes = ask("mockllm/model", outputs=[output("no")], reply_cache=True)
-    assert again == reply and changes["reply_cache"] == {"hits": 1, "requests": 1}
-    assert (reply.text, reply.calls) == ("<think>Hm.</think>Go.", (Call("id", "act", '{"command": "look"}'),))
-    other = output("other")
-    (reply,), _ = ask("mockllm/model", prompt("Something else."), outputs=[other], reply_cache=True)
-    assert reply.text == "other"
-    (reply,), _ = ask("mockllm/model", outputs=[other], reply_cache=True, max_tokens=7)
-    assert reply.text == "other"
-    for temperature in (0.5, None):
-        with pytest.raises(UsageError, match="--reply-cache needs --temperature 0"):
-            InspectPolicy("mockllm/model", temperature=temperature, reply_cache=True)
 
 
 CALLED = {

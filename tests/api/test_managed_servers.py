@@ -190,7 +190,7 @@ def test_bad_settings_are_refused(settings, message):
 
 def test_what_cannot_be_started_is_refused_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"--server-args '\"' cannot be split"):
-        _ = ServerSettings(words='"').further
+        _ = ServerSettings(args='"').further
     with pytest.raises(UsageError, match="vllm:m starts a server of its own: remove --base-url"):
         find("vllm:m", "http://localhost:1/v1")
     with pytest.raises(UsageError, match="vllm: needs a model, as in vllm:Qwen"):
@@ -213,7 +213,7 @@ def test_flags_reach_the_command_of_a_program_on_the_path(tmp_path, monkeypatch)
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
-    settings = ServerSettings(context=2048, gpu_share=0.5, tensor_parallel=2, words="--a 'b c'", concurrent=4)
+    settings = ServerSettings(context=2048, gpu_share=0.5, tensor_parallel=2, args="--a 'b c'", concurrent=4)
     words = programs.command("vllm", "qwen2.5-3b", settings).words
     assert words[:3] == (str(tmp_path / "vllm"), "serve", "Qwen/Qwen2.5-3B-Instruct") and words[-2:] == ("--a", "b c")
     pairs = dict(itertools.pairwise(words))
@@ -321,10 +321,10 @@ def llama():
 def test_the_module_of_llama_cpp_accepts_a_chat_template_and_no_other_words(llama):
     python, file = llama
     words = "--jinja --chat-template-file FILE"
-    command = programs.command("llamacpp", file, ServerSettings(python=python, words=words))
+    command = programs.command("llamacpp", file, ServerSettings(python=python, args=words))
     assert command.words[-3:] == tuple(words.split())
     with pytest.raises(UsageError, match=r"--server-args --mlock needs llama-server on the PATH: .* --jinja, --chat"):
-        programs.command("llamacpp", file, ServerSettings(python=python, words="--jinja --mlock"))
+        programs.command("llamacpp", file, ServerSettings(python=python, args="--jinja --mlock"))
 
 
 def test_llama_cpp_accepts_declared_tools_calls_and_their_results(llama):

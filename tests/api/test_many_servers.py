@@ -4,54 +4,43 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from harness.policies.connections import affinity, health
+from harness.policies.connections import affinity as affinity_module
+from harness.policies.connections import health
 from harness.policies.connections.affinity import ServerAffinity
 from harness.policies.connections.health import Health
-from harness.policies.connections.http_answers import ClientPool, InOrder
+from harness.policies.connections.http_answers import ClientPool
 from harness.policies.connections.pacing import MAX_PAUSE, Pace, Retries, pause_before
 from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt
 from tests.api.server import refuse, running
 
 
-def test_new_conversations_go_to_the_least_loaded_server_and_stay_there():
-    shared = ServerAffinity()
-    assert shared.share(["a", "b", "c", "d"], [0, 1, 2]) == [0, 1, 2, 0]
-    assert shared.share(["d", "c", "e"], [0, 1, 2]) == [0, 2, 1]
-    assert shared.share(["f", "g"], [0, 1], {0: 3}) == [1, 1]  # server 0 is busy
+def test_a_new_conversation_goes_to_the_least_loaded_server_and_stays_there():
+    affinity = ServerAffinity()
+    assert affinity.choose("a", [0, 1, 2], Counter({0: 2, 1: 1, 2: 3})) == 1
+    assert affinity.choose("a", [0, 1, 2], Counter({1: 9})) == 1
+    assert [affinity.choose("", [0, 1], Counter({busy: 1})) for busy in (0, 1)] == [1, 0], "no key: always new"
 
 
-def test_a_conversation_without_a_key_is_new_every_time():
-    shared = ServerAffinity()
-    assert shared.share(["", ""], [0, 1]) == [0, 1]
-    assert shared.share([""], [0, 1], {0: 1}) == [1]
-
-
-def test_a_conversation_moves_if_its_server_is_not_available_and_is_counted_once():
-    shared = ServerAffinity()
-    assert shared.share(["a", "b"], [0, 1]) == [0, 1]
-    assert shared.share(["a"], [1]) == [1]
-    assert shared.share(["a"], [0, 1]) == [1]  # it stays where it moved
-    assert shared.share(["c"], [0, 1]) == [0]  # server 1 has both others
-
-
-def test_requests_of_a_batch_count_before_new_conversations_are_placed():
-    shared = ServerAffinity()
-    shared.share(["a", "b", "c"], [0, 1, 2])
-    assert shared.share(["new", "a", "b"], [0, 1, 2]) == [2, 0, 1]
+def test_a_conversation_moves_if_its_server_is_not_available():
+    affinity = ServerAffinity()
+    assert affinity.choose("a", [0, 1], Counter()) == 0
+    assert affinity.choose("a", [1], Counter()) == 1
+    assert affinity.choose("a", [0, 1], Counter()) == 1, "it stays where it moved"
 
 
 def test_only_the_latest_conversations_are_remembered(monkeypatch):
-    monkeypatch.setattr(affinity, "CAPACITY", 2)
-    shared = ServerAffinity()
-    assert shared.share(["a", "b", "c"], [0, 1]) == [0, 1, 0]  # "a" is forgotten
-    assert shared.share(["b", "c"], [0, 1]) == [1, 0]
-    assert shared.share(["a"], [0, 1], {0: 1}) == [1]  # a new conversation, "b" is forgotten
-    assert shared._conversations == {0: 1, 1: 1}
+    monkeypatch.setattr(affinity_module, "CAPACITY", 2)
+    affinity = ServerAffinity()
+    for key in "abc":
+        affinity.choose(key, [0, 1], Counter())
+    assert affinity.choose("a", [0, 1], Counter({0: 1})) == 1, "the oldest was forgotten"
+    assert affinity.choose("c", [0, 1], Counter({0: 1})) == 0
 
 
 def test_a_failed_server_pauses_twice_as_long_every_time_until_it_answers(monkeypatch):
@@ -208,33 +197,6 @@ def test_a_pool_opens_a_connection_per_request_in_flight_and_uses_it_again():
 
     together, url, pool = 0, "", ClientPool()
     asyncio.run(play())
-
-
-@pytest.mark.parametrize("event", ["connection.connect_tcp.started", "http11.send_request_headers.complete", ""])
-def test_a_request_waits_until_the_one_before_has_left_connects_or_has_failed(event):
-    async def play() -> list[bool]:
-        lock = asyncio.Lock()
-        began = asyncio.Event()
-
-        async def second() -> None:
-            async with InOrder(lock):
-                began.set()
-
-        order = InOrder(lock)
-        with contextlib.suppress(ConnectionError):
-            async with order:
-                task = asyncio.create_task(second())
-                await order.extensions["trace"]("http11.send_request_headers.started", {})
-                await asyncio.sleep(0.01)
-                waits = not began.is_set()
-                if not event:
-                    raise ConnectionError
-                await order.extensions["trace"](event, {})
-                await asyncio.wait_for(began.wait(), 10)
-        await asyncio.wait_for(task, 10)
-        return [waits, began.is_set(), not lock.locked()]
-
-    assert asyncio.run(play()) == [True, True, True]
 
 
 def test_a_server_that_never_accepts_a_connection_does_not_hold_up_requests_to_another():

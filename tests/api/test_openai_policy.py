@@ -447,8 +447,8 @@ def test_a_hanging_server_is_paused_after_one_timeout_and_reused_once_it_answers
         assert len(second.requests) == 4, "no further request waited for it"
         second.script = []
         who._health._paused_until[1] = 0.0  # the pause is over
-        who.act(talks("new"))
-        assert len(second.requests) == 5, "the second server has the fewest conversations"
+        who.act(talks("new", "newer"))
+        assert len(second.requests) == 5, "each server gets one of two new conversations"
         who.close()
 
 

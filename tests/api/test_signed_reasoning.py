@@ -106,14 +106,3 @@ def test_signed_reasoning_goes_back_with_its_tool_call(provider, model, base, pa
 @pytest.mark.parametrize(("model", "base", "path"), MODELS)
 def test_a_tool_call_keeps_its_signed_reasoning_where_the_history_drops_reasoning(provider, model, base, path):
     assert in_order(third_request(provider, model, base, shorten=lambda text: ""))
-
-
-@pytest.mark.skipif(not INSTALLED["anthropic"], reason="anthropic 2 is not installed")
-def test_stored_replies_keep_their_signatures(provider, tmp_path, monkeypatch):
-    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
-    options = {"temperature": 0.0, "thinking_budget": 0, "reply_cache": True}
-    third_request(provider, "anthropic/claude-test", "", **options)
-    first = asked(provider)
-    again = ("Result 0.", "Result 1. You see the same again.", "")
-    sent = third_request(provider, "anthropic/claude-test", "", results=again, **options)
-    assert in_order(sent) and len(asked(provider)) == len(first) + 1

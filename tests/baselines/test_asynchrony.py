@@ -335,5 +335,5 @@ def test_the_dry_run_counts_the_copy_that_plays(folder):
     model = Model.load(recipes.parse(table(folder)).model_config)
     trained_bytes = 2 * sum(parameter.numel() for parameter in model.actor_parameters())
     assert level[1] == level[0] | {memory.SNAPSHOT: trained_bytes}
-    playing, learning = (sum(level[0].get(name, 0.0) for name in names) for names in (memory.PLAYING, memory.LEARNING))
+    playing, learning = level[0][memory.PLAYING], sum(level[0][name] for name in memory.LEARNING)
     assert memory.peak(level[1]) == memory.peak(level[0]) + min(playing, learning) + trained_bytes

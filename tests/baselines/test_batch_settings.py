@@ -119,7 +119,7 @@ def test_a_run_with_all_settings_takes_its_updates_and_logs_them(folder, tmp_pat
         config={"group_size": 2, "resample": 1, "learning_rate": 1e-3},
         turn_limits=[1, 2],
         turn_limit_updates=1,
-        rewards={"gate": 1.0, "invalid_penalty": 0.1},
+        rewards={"invalid_penalty": 0.1},
     )
     TrainingRun(settings, tmp_path / "run").train()
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -138,8 +138,6 @@ def test_a_run_with_all_settings_takes_its_updates_and_logs_them(folder, tmp_pat
         ({"turn_limits": [4, 8], "max_turns": 6}, "none is above max_turns = 6"),
         ({"turn_limits": [0, 8]}, "turn_limits cannot be 0"),
         ({"algorithm": "ppo", "model": {"name": "x"}, "config": {}, "turns": 2, "turn_limits": [3]}, "whole episodes"),
-        ({"algorithm": "ppo", "model": {"name": "x"}, "config": {}, "turns": 2, "rewards": {"gate": 1}}, "whole episo"),
-        ({"reward_mode": "shaped", "rewards": {"gate": 0.5}}, "another reward_mode"),
         (
             {
                 "algorithm": "twosome",
@@ -171,14 +169,6 @@ def test_the_turn_limit_grows_in_steps_and_stays_at_the_last():
 
 def rewards_of(run, **settings):
     return [turn.reward for turn in adjusted(run, RewardSettings(**settings)).turns]
-
-
-def test_the_rewards_of_steps_count_only_if_the_outcome_reaches_the_gate():
-    settings = {"gate": 0.5, "scale": 10.0, "invalid_penalty": 1.0}
-    story = ([0.2, 0.0, 0.1], ["", "invalid", ""])
-    assert rewards_of(played(0, *story, progression=0.4), **settings) == [0.0, 0.0, 1.0]
-    assert rewards_of(played(0, *story, progression=0.5), **settings) == [2.0, -1.0, 1.0]
-    assert rewards_of(played(0, *story, success=True), **settings) == [2.0, -1.0, 1.0]
 
 
 def test_without_a_gate_all_rewards_count():

@@ -48,7 +48,7 @@ def test_the_estimate_is_what_two_updates_use(monkeypatch, tmp_path, algorithm, 
     }
     recipe = recipes.parse(table)
     parts = memory.estimate(recipe)
-    expected = memory.peak({**parts, "rollout's keys and values": 0.0, "prefix store": 0.0})
+    expected = memory.peak({**parts, "rollout's keys and values": 0.0})
     with PeakMemory(torch.device("cpu")) as counter:
         lm = gpu_proof.qwen("small", torch.device("cpu"), getattr(torch, model["dtype"]))
         trained = Model(lm, None, recipe.model_config)

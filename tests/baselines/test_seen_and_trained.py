@@ -12,7 +12,7 @@ from baselines import recipe as recipes
 from baselines.algorithms import actor_critic, gigpo, groups, grpo, ppo, rloo
 from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateInput
-from baselines.batch import collate, evaluate
+from baselines.batch import collate
 from baselines.collection.actor import Actor
 from baselines.collection.rewards import adjusted
 from baselines.networks import prefix_sharing
@@ -161,29 +161,6 @@ def test_the_only_survivor_of_a_broken_group_teaches_nothing(folder, algorithm):
     with pytest.raises(UsageError, match="no group has two episodes"):
         groups.without_lone_survivors([runs[0]], 3)
     assert runs[0].stop_reason is not StopReason.BROKEN
-
-
-def test_a_head_on_frozen_features_needs_one_pass_of_the_reference_per_update(folder):
-    model = Model.load(ModelConfig(str(folder), critic="head", critic_hidden=(8,)))
-    torch.nn.init.normal_(model.critic.head[-1].weight)
-    model.keep_reference()
-    _, runs = play(model, recipes.Acting(max_tokens=4))
-    config = ppo.Config(epochs=3, minibatches=2, kl_coef=0.1)
-    inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator().manual_seed(0))
-    batch = collate(runs)
-    reference = actor_critic.reference_features(inputs, batch)
-    cached = actor_critic.critic_values(inputs, batch)
-    torch.testing.assert_close(
-        cached, evaluate(model, lambda rows: model.values(*rows[:3]), batch, 0), atol=1e-5, rtol=1e-5
-    )
-    alone = evaluate(model, lambda rows: model.reference_logprobs(rows[0], rows[1], 1.0, rows[2]), batch, 2)
-    torch.testing.assert_close(reference, alone, atol=1e-5, rtol=1e-5)
-    passes = []
-    handle = model.reference.frozen.register_forward_hook(lambda *_: passes.append(1))
-    ppo.update(inputs)
-    handle.remove()
-    parts = prefix_sharing.passes(model.reference.frozen, distinct(model, batch))
-    assert len(passes) <= 2 * len(parts)  # a second one for the prefix that the rows of a pass share
 
 
 def test_penalties_and_scale_change_what_is_learned_and_not_what_is_logged(folder):

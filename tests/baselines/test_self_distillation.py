@@ -10,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import memory
 from baselines import recipe as recipes
 from baselines.algorithms import grpo
 from baselines.algorithms.optimisers import Optimisers
@@ -246,14 +245,3 @@ def test_a_task_without_that_expert_is_refused_by_name(folder, tmp_path):
     run = TrainingRun(recipe(folder, config={"group_size": 2, "expert": "expert:wise"}), tmp_path / "run")
     with pytest.raises(UsageError, match="no expert 'expert:wise'"):
         run.train()
-
-
-def test_the_dry_run_counts_the_teachers_pass(folder):
-    """All turns of a batch at once, where steps are taken on a quarter of them."""
-    config = {"group_size": 2, "minibatches": 4}
-    parts = memory.estimate(recipe(folder, max_turns=6, config=config))
-    assert parts[memory.TEACHER] > 0
-    smaller = memory.estimate(recipe(folder, max_turns=6, config={**config, "micro_rows": 1}))
-    assert smaller[memory.TEACHER] < parts[memory.TEACHER]
-    assert memory.peak({**parts, memory.TEACHER: 1e12}) > 1e12
-    assert memory.estimate(recipe(folder, algorithm="grpo", config=config))[memory.TEACHER] == 0

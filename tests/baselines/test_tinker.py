@@ -334,7 +334,7 @@ def test_one_line_names_the_missing_key_and_an_unknown_model(folder, service, mo
 
 
 @pytest.mark.parametrize(("package", "missing"), [(None, "needs the package 'tinker'"), (1, "needs a key")])
-def test_package_and_key_are_asked_for_before_torch_is_imported(folder, tmp_path, package, missing):
+def test_package_and_key_are_asked_for_before_transformers_is_imported(folder, tmp_path, package, missing):
     file = write(tmp_path / "x.toml", {**table(folder), "tasks": ["BabyAI-goto-v0"]})
     if package:
         (tmp_path / "tinker.py").write_text("raise AssertionError('imported')")
@@ -343,7 +343,7 @@ def test_package_and_key_are_asked_for_before_torch_is_imported(folder, tmp_path
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from baselines import cli\n"
         f"try: cli.main([{str(file)!r}, '-o', {str(tmp_path / 'run')!r}])\n"
-        "finally: assert 'torch' not in sys.modules"
+        "finally: assert 'transformers' not in sys.modules"
     )
     environment = {**os.environ, "HOME": str(tmp_path), "TINKER_API_KEY": "", "TINKER_CREDENTIAL_CMD": ""}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

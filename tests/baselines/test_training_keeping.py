@@ -15,10 +15,10 @@ from rich.console import Console
 
 from baselines import recipe as recipes
 from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft
-from baselines.algorithms.episode_rows import token_rewards
 from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateConfig, UpdateInput
 from baselines.batch import collate, evaluate, turn_rewards
+from baselines.episode_rows import token_rewards
 from baselines.logging import checkpoints, progress
 from baselines.math.losses import NonFiniteLoss
 from baselines.networks.model import Model, ModelConfig
@@ -92,7 +92,7 @@ def test_a_critics_gradient_that_is_not_finite_changes_no_weight(model):
 def test_fine_tuning_stops_at_a_gradient_that_is_not_finite_and_names_the_step(model):
     template = play(model, count=1)[0].template
     chats = [[{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "north"}]] * 4
-    steps = sft.FineTuning(model, chats, template, sft.Config(rows=2), torch.Generator()).run()
+    steps = sft.FineTuning(model, chats, template, sft.SFTConfig(rows=2), torch.Generator()).run()
     next(steps)
     before = model.state()["lm"]
     model.actor_parameters()[0].register_hook(lambda gradient: gradient * math.inf)
@@ -286,17 +286,3 @@ def test_progress_shows_what_is_worth_watching(terminal):
     assert "explained_variance 0.200" in text
     assert "games it trains on" in text
     assert ("1/4" in text) is terminal
-
-
-def test_a_checkpoint_older_than_a_setting_is_resumed_with_the_default_of_that_setting_alone(folder, tmp_path):
-    table = recipe(folder, updates=1)
-    TrainingRun(recipes.parse(table), tmp_path).train()
-    state = checkpoints.load(tmp_path / checkpoints.LATEST)
-    del state["recipe"]["backend"], state["recipe"]["model"]["packing"], state["recipe"]["knobs"]
-    checkpoints.save(tmp_path / checkpoints.LATEST, state)
-    resumed = TrainingRun(recipes.parse(table), tmp_path, resume=True)
-    assert resumed.update == 1
-    resumed.close()
-    other = {**table, "model": {**table["model"], "packing": True}}
-    with pytest.raises(UsageError, match=r"was trained with model = .*'packing': False"):
-        TrainingRun(recipes.parse(other), tmp_path, resume=True)

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from baselines import recipe as recipes
 from baselines.collection import server_gap, servers
 from baselines.networks.model import Model, ModelConfig
-from baselines.studies import run as studies
 from baselines.train import TrainingRun
 from envsuite import registry
 from envsuite.errors import DataError, MissingExtra, UsageError
@@ -318,15 +317,6 @@ def test_a_password_in_the_servers_address_is_in_no_file_of_the_run_and_in_no_me
         with pytest.raises(UsageError, match="gpu1") as caught:
             recipes.parse(table(folder, url))
         assert "pass-word" not in str(caught.value)
-
-
-def test_a_plan_of_a_study_stores_no_password(tmp_path, capsys):
-    words = ["demo", "--vary", "seed=1,2", "--set", "generation.base_url=http://user:pass-word@gpu1/v1"]
-    with pytest.raises(SystemExit) as done:
-        studies.main([*words, "-o", str(tmp_path / "study")])
-    message = capsys.readouterr().err
-    assert done.value.code == 2 and "'http://gpu1/v1' is given with a password" in message
-    assert "pass-word" not in message and not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(

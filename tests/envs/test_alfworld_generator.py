@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWORLD_DATA
     pytest.skip("the package alfworld is not installed", allow_module_level=True)
 
-from envsuite import registry
 from envsuite.envs.alfworld.games import solver
 from envsuite.envs.alfworld.games.floorplans import (
     HELD_OUT_PLANS,
@@ -78,22 +77,17 @@ def test_generated_games_are_solvable_and_follow_the_settings(seed, task, recept
 
 
 def test_the_share_of_hidden_targets_does_not_depend_on_rooms_that_cannot_hide_them():
-    """A target is hidden if the seed's own random number is below the share, whatever rooms are drawn for it."""
-    recipe = GeneratorSettings(("pick_clean_then_place_in_recep",), copies=1, hidden=0.5)
-    states = []
+    """Targets are hidden if the seed's own random numbers are below the share, whatever rooms are drawn for them."""
+    recipe = GeneratorSettings(("pick_clean_then_place_in_recep",), hidden=0.5)
+    shares = []
     for seed in range(40):
         game = generate(seed, recipe).game
-        ((receptacle, _),) = [(r, o) for r, row in enumerate(game.start.contents) for o in row if o in game.targets]
-        states.append(bool(game.openable >> receptacle & 1))
-    assert states == [Random(f"alfworld hidden {seed}").random() < 0.5 for seed in range(40)]
-    assert 14 <= sum(states) <= 26
-
-
-def test_a_single_copy_is_refused_for_a_task_of_two():
-    two = {"task_types": ("pick_two_obj_and_place",), "copies": 1}
-    with pytest.raises(UsageError, match="needs two objects of one class: set copies=0, or 2 and more"):
-        registry.build("ALFWorld-generated-v0", "sparse", **two)
-    registry.build("ALFWorld-generated-v0", "sparse", copies=1).close()
+        where = {o: r for r, row in enumerate(game.start.contents) for o in row if o in game.targets}
+        hidden = sum(game.openable >> r & 1 for r in where.values())
+        dice = Random(f"alfworld hidden {seed}")
+        assert hidden == sum(dice.random() < 0.5 for _ in where)
+        shares.append(hidden / len(where))
+    assert 0.35 < sum(shares) / len(shares) < 0.65
 
 
 def test_receptacle_names_match_their_types():
@@ -173,17 +167,6 @@ def test_generated_files_use_the_official_format():
     assert sorted(game) == ["grammar", "pddl_domain", "pddl_problem", "solvable"]
     again = AlfworldGame.from_json(made.text, made.name)
     assert again.start == made.game.start and again.objects == made.game.objects
-
-
-def test_copies_and_distractors_follow_the_settings():
-    recipe = GeneratorSettings(("pick_heat_then_place_in_recep",), objects=10, distractors=4, copies=3, hidden=0.0)
-    heatable = {"apple", "bread", "cup", "egg", "mug", "plate", "potato", "tomato"}
-    for seed in range(10):
-        game = generate(seed, recipe).game
-        kinds = Counter(game.object_types[o].removesuffix("type") for o in portable(game))
-        target = game.goal.object_type.removesuffix("type")
-        assert kinds[target] == 3
-        assert sum(n for kind, n in kinds.items() if kind in heatable and kind != target) == 4
 
 
 def test_drawn_numbers_change_names_only():

@@ -1,4 +1,4 @@
-"""Generated tasks: bugs planted in the syntax tree, verified by running the tests, shipped as a list."""
+"""Planted tasks: bugs planted in the syntax tree, verified by running the tests, shipped as a list."""
 
 import ast
 import gzip

@@ -295,7 +295,7 @@ def test_whatever_is_drawn_every_sabotaged_test_fails_and_no_sign_is_the_same(tm
     assert "error" not in done.stdout
 
 
-# ---- generated tasks ------------------------------------------------------------------------------------------------
+# ---- planted tasks ------------------------------------------------------------------------------------------------
 
 TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)
 INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.shipped()["uritemplate"])

@@ -152,25 +152,6 @@ def docker_env(file, **knobs):
     return registry.build("SWEGym-records-v0", records=file, sandbox="docker", **knobs)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_setup_is_built_into_an_image_once_and_played_there(tmp_path):
-    docker_works()
-    env = docker_env(little.instances(tmp_path / "records", [little.record("a__b-1")]), build=True)
-    client, image = docker.connect(), ""
-    try:
-        assert beaten(env)
-        image = env._spec.image
-        assert image.startswith("envsuite-built:")
-        assert env._spec.read_only == ()
-        client.images.get(image)
-    finally:
-        env.close()
-        if image:
-            client.images.remove(image, force=True)
-        client.close()
-
-
 def test_records_without_a_setup_say_what_is_missing(tmp_path):
     path = tmp_path / "records.jsonl"
     path.write_text("".join(json.dumps(little.record(f"a__b-{number}")) + "\n" for number in range(3)))

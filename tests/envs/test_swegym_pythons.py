@@ -128,14 +128,14 @@ def test_a_repository_on_which_no_test_runs_is_broken_with_the_reason(tmp_path):
 def test_the_verdict_of_a_preflight_is_cached_by_record_and_setup(tmp_path):
     folder = cache_dir("swegym", "preflight")
     before = set(folder.glob("*.json"))
-    rows = [little.record("a__b-1"), little.record("a__b-2", fix="x + x + x + 1")]
+    rows = [little.record("c__d-1"), little.record("c__d-2", fix="x + x + x + 1")]
     env = build(little.instances(tmp_path / "records", rows))
     try:
         env.reset(seed=0)
         with pytest.raises(EngineFailure, match=r"2 tests do not pass, tests/test_calc.py::test_one first"):
             env.reset(seed=1)
         verdicts = {path: json.loads(path.read_text()) for path in set(folder.glob("*.json")) - before}
-        (broken,) = (path for path, verdict in verdicts.items() if verdict["instance"] == "a__b-2")
+        (broken,) = (path for path, verdict in verdicts.items() if verdict["instance"] == "c__d-2")
         times = {path: os.stat(path).st_mtime_ns for path in verdicts}
         with pytest.raises(EngineFailure):
             env.reset(seed=1)
@@ -143,7 +143,7 @@ def test_the_verdict_of_a_preflight_is_cached_by_record_and_setup(tmp_path):
         broken.write_text("not JSON")  # a damaged verdict is replaced
         with pytest.raises(EngineFailure):
             env.reset(seed=1)
-        assert json.loads(broken.read_text())["instance"] == "a__b-2"
+        assert json.loads(broken.read_text())["instance"] == "c__d-2"
     finally:
         env.close()
 

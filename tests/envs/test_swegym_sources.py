@@ -64,7 +64,7 @@ def write(folder, setup, **fields):
 def test_a_source_of_each_kind_has_the_files_of_the_package(kind, tree):
     setup = setup_of(source_of(kind, tree))
     little.environment(setup)
-    installation = setups.of_setup(setup, build=False)
+    installation = setups.of_setup(setup)
     assert (installation.source / "calc.py").read_text() == little.CODE
     assert (installation.source / "tests" / "test_calc.py").read_text() == little.TESTS
     assert (installation.source / "link.py").is_symlink()

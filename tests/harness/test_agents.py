@@ -23,7 +23,7 @@ TASK = registry.tasks("SWEGym-medium-v0")[0]
 def one_line_tasks(count):
     """Returns tasks whose bug is in one line that occurs once in its file."""
     chosen = []
-    for task in instances.generated_in("").values():
+    for task in instances.planted_in("").values():
         if len(task.bugs) == 1 and task.package.name == "inflection":
             try:
                 path, old, _ = agent_files.edits(task)

@@ -179,9 +179,9 @@ def test_memory_per_episode_of_a_journal_does_not_depend_on_its_length(tmp_path)
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("envsuite-record-7", "upgrade to the release that wrote it"),
+        ("envsuite-record-7", "use the version of envsuite that wrote the file"),
         ("other-1", "run the settings of its config"),
-        (None, "migrate"),
+        (None, "use the version of envsuite that wrote"),
     ],
 )
 def test_a_record_of_another_schema_raises_with_the_migration(tmp_path, schema, message):
@@ -305,36 +305,14 @@ def test_json_prints_one_document_and_nothing_else_on_stdout(tmp_path, capsys):
 
 def test_a_budget_stops_a_run_cleanly_and_resume_completes_it(tmp_path):
     expected, _ = run(config(model="expert"), tmp_path / "whole")
-    words = (
-        "-m",
-        "expert",
-        "-e",
-        "hilo",
-        "-n",
-        10,
-        "-c",
-        1,
-        "-o",
-        tmp_path / "cut",
-        "--baselines",
-        "none",
-        "--num-workers",
-        0,
-    )
+    words = ("-m", "expert", "-e", "hilo", "-n", 10, "-c", 1, "-o", tmp_path / "cut", "--baselines", "none")
+    words = (*words, "--num-workers", 0)
     done = cli(*words, "--max-time", 1e-9)
     assert done.returncode == 3
     assert "--resume" in done.stderr and "1 of 10 episodes" in done.stderr
     assert cli(*words, "--resume").returncode == 0
     resumed = records.read_results(next((tmp_path / "cut").glob("**/results.jsonl")))
     assert list(map(records.light, resumed)) == expected
-
-
-def test_token_and_cost_budgets_count_the_episodes_of_the_journal():
-    used = [{"input_tokens": 60, "output_tokens": 40, "cost": 0.5}] * 2
-    now = time.monotonic()
-    assert not Budget(tokens=201, cost=1.1).reached(used, now)
-    assert "200" in Budget(tokens=200).reached(used, now)
-    assert "USD" in Budget(cost=1.0).reached(used, now)
 
 
 @pytest.mark.parametrize("limit", [{"seconds": -5.0}, {"cost": -1.0}, {"tokens": -1}, {"seconds": float("nan")}])
@@ -344,7 +322,7 @@ def test_a_budget_that_is_no_limit_is_refused(limit):
 
 
 @pytest.mark.parametrize(
-    ("task", "limit", "most"), [("BabyAI-easy-v0", 5, 5), ("BabyAI-easy-v0", None, 0), ("HiLo-v0", 3, 3)]
+    ("task", "limit", "most"), [("BabyAI-medium-v0", 5, 5), ("BabyAI-medium-v0", None, 0), ("HiLo-v0", 3, 3)]
 )
 def test_the_limit_of_turns_bounds_those_that_are_left_to_play(task, limit, most):
     assert RunConfig(registry.TASKS[task], "random", max_turns=limit).turn_cap == most
@@ -358,11 +336,6 @@ def test_a_budget_covers_all_runs_of_a_call():
     assert "200" in Budget(tokens=200).after(now, before).reached([used], now)
     assert "USD" in Budget(cost=1.0).after(now, before).reached([used], now)
     assert "--max-time" in Budget(seconds=1000).after(now - 1000, []).reached([], now)
-
-
-def test_known_errors_keep_their_exit_code_under_verbose(tmp_path):
-    done = cli("-m", "random", "-e", "hilow", "-v", "-o", tmp_path)
-    assert done.returncode == 2 and "Traceback" in done.stderr and "error: No task matches" in done.stderr
 
 
 def test_a_run_without_a_scored_episode_has_a_summary_that_is_json():

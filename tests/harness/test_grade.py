@@ -111,8 +111,8 @@ def test_resume_repeats_errors_alone(graded, capsys):
 
 @pytest.fixture(scope="module")
 def empty():
-    """Returns predictions without patches for three generated tasks, and their grader."""
-    names = list(instances.generated_in(""))[:3]
+    """Returns predictions without patches for three planted tasks, and their grader."""
+    names = list(instances.planted_in(""))[:3]
     grader = PatchGrader(sandbox=DRIVER)
     yield [Prediction(name, "m", "") for name in names], grader
     grader.close()
@@ -180,7 +180,7 @@ def test_the_report_counts_every_instance_once(empty, tmp_path):
 
 def test_unknown_instances_and_unusable_names_are_refused_before_anything_is_written(empty, tmp_path):
     predictions, grader = empty
-    with pytest.raises(UsageError, match=r"no instance 'x__y-1' among the \d+ generated tasks: name the file"):
+    with pytest.raises(UsageError, match=r"no instance 'x__y-1' among the \d+ planted tasks: name the file"):
         grade_all([Prediction("x__y-1", "m", "")], grader, tmp_path / "a", "r", 1)
     with pytest.raises(UsageError, match=r"'\.\./m' cannot name a folder"):
         grade_all([Prediction(predictions[0].instance_id, "../m", "")], grader, tmp_path / "b", "r", 1)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness import records
-from harness.cli.tables.paper_tables import pages
 from harness.provenance.replay import check
 from harness.stats.summary import summarise
+from harness.suites.paper_pages import pages
 from harness.suites.published import tables
 
 TABLES = Path(__file__).resolve().parents[2] / "leaderboards" / "tables"

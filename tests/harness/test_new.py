@@ -28,7 +28,7 @@ def test_a_new_package_passes_its_own_tests_and_every_check(tmp_path, capsys):
     tests = python(folder, "pytest", "-q", "-p", "no:cacheprovider", "tests")
     assert tests.returncode == 0 and "5 passed" in tests.stdout, tests.stdout
     checks = python(
-        folder, "harness.cli.check", "LightsOut-hard", "--module", "lights_out", "--seconds", "1", "--seeds", "2",
+        folder, "harness", "check", "LightsOut-hard", "--module", "lights_out", "--seconds", "1", "--seeds", "2",
         "--certificate", tmp_path / "certificate.json",
     )  # fmt: skip
     assert checks.returncode == 0, checks.stdout + checks.stderr

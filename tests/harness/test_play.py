@@ -96,7 +96,8 @@ def test_the_command_plays_from_a_pipe_and_keeps_the_record(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "harness.cli.play",
+        "harness",
+        "play",
         "hilo",
         "--module",
         "examples.hilo",

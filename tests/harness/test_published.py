@@ -10,11 +10,10 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli import table as command
-from harness.cli.tables import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.prompting import protocols
-from harness.suites import measured, published, published_numbers, reproduce, suites, training_studies
+from harness.suites import measured, paper_pages, published, published_numbers, reproduce, suites, training_studies
 from tests import toys  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,7 +132,7 @@ def test_a_cell_is_reproduced_only_with_the_published_prompt(tmp_path, words, wo
     table = published.table("guide-1", [tmp_path], {ppo: ["mine"]}, margin=0.4)
     assert table.left_out == []
     assert table.verdicts[ppo, "w8-o3-q4"].word == word
-    assert any("reproduced: agrees, and" in line for line in paper_tables.notes(table))
+    assert any("reproduced: agrees, and" in line for line in paper_pages.notes(table))
 
 
 def test_a_run_of_an_unknown_task_under_a_published_prompt_is_ignored(tmp_path):
@@ -163,11 +162,11 @@ def test_training_seeds_are_pooled_as_clusters(tmp_path):
     other = single.measured(row.__class__(ppo, False, {}, ("d",))).cells["w8-o3-q4"]
     assert (cell.seeds, cell.n) == (3, 300) and cell.value == pytest.approx(other.value)
     assert cell.high - cell.low > 3 * (other.high - other.low)
-    text = paper_tables.as_markdown(pooled)
+    text = paper_pages.as_markdown(pooled)
     assert "measured: a, b, c" in text and "n=300 in 3 seeds" in text and "two methods" not in text
-    assert "two methods" in paper_tables.as_markdown(single)
+    assert "two methods" in paper_pages.as_markdown(single)
     partly = published.table("guide-1", [tmp_path], {ppo: ["a", "b", "z"]})
-    assert f"seeds without a run: z (of 3 for {ppo})" in paper_tables.notes(partly)
+    assert f"seeds without a run: z (of 3 for {ppo})" in paper_pages.notes(partly)
 
 
 def test_training_seeds_of_different_protocols_are_refused(tmp_path):
@@ -347,7 +346,7 @@ def test_runs_on_a_part_of_a_panel_are_not_in_a_table(tmp_path, table, split, pa
 
 def test_another_schema_names_the_migration_and_a_truncated_summary_is_named(tmp_path):
     summary(tmp_path / "a", "random", schema_version="envsuite-record-2")
-    with pytest.raises(DataError, match="to migrate, upgrade"):
+    with pytest.raises(DataError, match="use the version of envsuite"):
         published.table("guide-1", [tmp_path])
     (tmp_path / "a" / "summary.json").write_text('{"task": ')
     with pytest.raises(DataError, match=r"a/summary\.json is not a run's summary"):
@@ -478,7 +477,7 @@ def test_a_study_is_listed_below_its_table_and_in_no_cell(tmp_path):
     assert "ppo 0.25 -> 0.50 (one seed, no interval); rloo not run; 32 held-out games a run" in line_of_study
     (folder / "runs.jsonl").unlink()
     assert published.table("guide-10", studies=tmp_path).small == ["In small: algorithm: ppo not run; rloo not run"]
-    assert any(note.startswith("small trainings, whose models") for note in paper_tables.notes(paper_table))
+    assert any(note.startswith("small trainings, whose models") for note in paper_pages.notes(paper_table))
     assert paper_table.rows == published.table("guide-10").rows
     with pytest.raises(DataError, match="is not a study"):
         published.table("guide-9", studies=tmp_path)

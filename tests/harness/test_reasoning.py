@@ -69,7 +69,7 @@ def test_the_definitions_of_reasoning_agree(text):
     assert bool(reasoning.blocks(text)) is (reasoning.end_of_reasoning(text) > 0)
     assert answer.endswith(text[reasoning.end_of_reasoning(text) :])
     assert reasoning.without(text) in (text, answer.strip())
-    if parts := reasoning.parts(text):
+    if parts := reasoning.split(text):
         assert thought.startswith(parts[0].strip())
 
 

@@ -3,6 +3,7 @@
 import argparse
 import ast
 import dataclasses
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -92,3 +93,10 @@ def test_every_default_fits_its_own_declaration():
     for flag, entry in FLAGS.items():
         choices = entry.argparse.get("choices")
         assert entry.help and (choices is None or entry.default in (*choices, True)), flag
+
+
+def test_help_states_a_default_at_most_once():
+    parser = argparse.ArgumentParser()
+    for cls in CLASSES:
+        settings.add_flags(parser, cls)
+    assert all(part.count("default:") <= 1 for part in re.split(r"\n  -", parser.format_help()))

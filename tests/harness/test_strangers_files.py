@@ -123,7 +123,7 @@ def test_knobs_that_name_files_are_taken_from_the_user_alone(task, knobs):
     ("family", "names"),
     [
         ("DataSciCoding", {"seconds", "explore_seconds", "memory_mb", "sandbox"}),
-        ("SWEGym", {"build", "command_seconds", "grade_seconds", "memory_mb", "disk_mb", "sandbox"}),
+        ("SWEGym", {"command_seconds", "grade_seconds", "memory_mb", "disk_mb", "sandbox"}),
     ],
 )
 def test_the_sandbox_and_its_limits_are_the_users_own_choice(family, names):

@@ -201,15 +201,15 @@ def test_a_name_that_no_player_has_is_a_fault_of_its_row_and_the_check_goes_on(n
     assert [verdict.record["model"] for verdict in verdicts if verdict.difference] == [name]
 
 
-def test_a_run_of_a_team_notes_what_each_members_server_did(tmp_path, monkeypatch):
-    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+def test_a_run_of_a_team_notes_what_each_members_server_did():
+    temperatures = {"one": None, "two": None, "three": 0.0}
     models = [
-        make_policy(f"openai:{name}", base_url="http://localhost:9", reply_cache=cached)
-        for name, cached in (("one", True), ("two", True), ("three", False))
+        make_policy(f"openai:{name}", base_url="http://localhost:9", temperature=temperature)
+        for name, temperature in temperatures.items()
     ]
     team = TeamPolicy("team", [*models, make_policy("expert"), models[0]])
-    nothing_asked = {"hits": 0, "requests": 0}
-    assert team.connection() == {"reply_cache": {models[0].name: nothing_asked, models[1].name: nothing_asked}}
+    defaulted = {"defaulted": ["temperature"]}
+    assert team.connection() == {"request_fields": {models[0].name: defaulted, models[1].name: defaulted}}
     team.close()
 
 

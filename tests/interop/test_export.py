@@ -51,23 +51,6 @@ def test_parquet_holds_every_record_and_reads_back(run, tmp_path):
     assert rows[0]["messages"][1]["content"] == "数 é ? <action>5</action>"
 
 
-def test_an_inspect_log_opens_in_inspect(run, tmp_path):
-    log = pytest.importorskip("inspect_ai.log", reason="inspect-ai is not installed")
-    stored = export(run, "inspect", tmp_path / "run.eval")
-    exported = log.read_eval_log(str(tmp_path / "run.eval"))
-    assert exported.status == "success" and exported.eval.task == "HiLo-v0" and exported.eval.model == "random"
-    assert len(exported.samples) == len(stored)
-    by_key = {(record["seed"], record["attempt"]): record for record in stored}
-    for sample in exported.samples:
-        record = by_key[sample.metadata["seed"], sample.epoch - 1]
-        assert sample.scores["success"].value == float(record["success"])
-        assert sample.scores["reward"].value == record["reward"]
-        replies = [message.text for message in sample.messages if message.role == "assistant"]
-        assert len(replies) == record["num_turns"]
-    metrics = {score.name: score.metrics["mean"].value for score in exported.results.scores}
-    assert metrics["success"] == pytest.approx(sum(record["success"] for record in stored) / len(stored))
-
-
 def test_an_existing_output_is_not_overwritten(run, tmp_path, capsys):
     (tmp_path / "run.parquet").mkdir()
     with pytest.raises(SystemExit) as stop:

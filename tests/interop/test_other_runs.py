@@ -5,13 +5,10 @@ import zipfile
 
 import pytest
 
-from envsuite import registry
-from envsuite.errors import DataError, EnvsuiteError, UsageError
+from envsuite.errors import DataError, EnvsuiteError
 from harness.cli import compare as compare_cli
-from harness.evaluate import RunConfig, evaluate
 from harness.interop import other_runs
-from harness.policies import make_policy
-from harness.stats.compare import compare, read_run, refuse_unlike
+from harness.stats.compare import compare, read_run
 from tests import toys  # noqa: F401  registers environments
 
 
@@ -80,25 +77,6 @@ def test_two_inspect_logs_are_compared_on_their_common_samples(tmp_path, capsys)
     hot = inspect_log(tmp_path / "h.eval", "hot", {(str(n), 1): "C" for n in range(12)}, temperature=1.0)
     code, output = compared(capsys, worse, hot)
     assert code == 2 and "sampling" in output.err
-
-
-def test_an_exported_run_equals_the_run(tmp_path):
-    pytest.importorskip("inspect_ai", reason="inspect_ai is not installed")
-    from harness.interop.inspect import write_log
-
-    config = RunConfig(registry.TASKS["HiLo-v0"], "random", episodes=5, attempts=2, max_turns=6)
-    evaluate(config, tmp_path, lambda: make_policy("random"))
-    run = read_run(config.folder(tmp_path))
-    write_log(run, tmp_path / "run.eval")
-    (exported,) = other_runs.read(tmp_path / "run.eval")
-    refuse_unlike([run, exported])
-    for metric in ("success", "reward", "progression"):
-        (pair,) = compare([run, exported], metric)
-        assert pair.games == 5 and pair.mean.value == 0.0
-    other = RunConfig(registry.TASKS["HiLo-v0"], "random", episodes=5, attempts=2, max_turns=3)
-    evaluate(other, tmp_path, lambda: make_policy("random"))
-    with pytest.raises(UsageError, match="max_turns"):
-        refuse_unlike([read_run(other.folder(tmp_path)), exported])
 
 
 # ---- Harbor ----

@@ -51,14 +51,3 @@ def test_tables_have_columns_of_calls_only_if_there_are_any(record):
     assert rows[0]["messages"][1]["tool_calls"][0]["function"] == {"name": "act", "arguments": '{"command":"no"}'}
     plain = {**record, "steps": [{**step, "calls": []} for step in record["steps"]]}
     assert set(table([plain]).to_pylist()[0]["messages"][0]) == {"role", "content"}
-
-
-def test_inspects_log_has_calls_and_tool_messages(record):
-    pytest.importorskip("inspect_ai")
-    from harness.interop.inspect import _sample
-
-    chat = _sample(record).messages
-    assert [call.id for call in chat[1].tool_calls] == ["a", "b"] and chat[1].tool_calls[0].arguments == {
-        "command": "no"
-    }
-    assert [(message.role, message.tool_call_id) for message in chat[2:4]] == [("tool", "a"), ("tool", "b")]

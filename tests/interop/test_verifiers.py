@@ -106,27 +106,6 @@ def test_conversations_and_results_equal_those_of_our_evaluation(server, name, t
     }
 
 
-def test_the_gold_validation_of_verifiers_plays_the_expert(tmp_path):
-    from verifiers.v1.cli.validate import run_validate
-    from verifiers.v1.configs.cli.validate import ValidateConfig
-
-    def validate(name, **taskset):
-        config = ValidateConfig.model_validate(
-            {
-                "taskset": {"id": "envsuite-verifiers", "game": name, **taskset},
-                "runtime": {"type": "subprocess"},
-                "run": {"name": name.lower()},
-                "output_dir": tmp_path,
-                "only_gold": True,
-                "rich": False,
-            }
-        )
-        return [row["reason"] for row in asyncio.run(run_validate(config))]
-
-    assert validate("HiLo-v0", episodes=3, knobs={"size": 8}) == ["valid"] * 3
-    assert validate("Faulty-v0", split="test", episodes=2, first=_first_bad()) == ["error", "valid"]
-
-
 def test_the_example_plays_four_games_to_their_end(server, monkeypatch, capsys):
     pytest.importorskip("minigrid", reason="minigrid is not installed")
     (task,) = registry.tasks("BabyAI-goto-v0")

@@ -28,7 +28,6 @@ from envsuite.envs.alfworld.blind import blind_commands
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine
 from envsuite.envs.alfworld.games import data, solver
 from envsuite.envs.alfworld.games.compiled import load_compiled
-from envsuite.envs.alfworld.games.floorplans import TASK_TYPES
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.envs.alfworld.games.logic import DIALECTS, Unrecognised, remake
 from envsuite.envs.alfworld.games.package import package_folder
@@ -60,7 +59,6 @@ Commands:
   slice (object) with (object)      with a knife in your hand
 Objects and receptacles are named with their number, as in: take apple 1 from fridge 1. To look at an object under a
 lamp, hold it and use the lamp."""
-_PICK_TWO = "pick_two_obj_and_place"
 PUT = {"2.1.1": "put (object) in/on (receptacle)", "0.4": "move (object) to (receptacle)"}
 
 
@@ -300,12 +298,7 @@ class AlfworldEnv(TextEnv):
 
 
 def _generator_settings(knobs: dict[str, Any]) -> GeneratorSettings:
-    """Returns the generator's settings; `dialect=file` means the dialect of the published games.
-
-    Raises UsageError if a requested task type needs more copies of its target.
-    """
-    if knobs["copies"] == 1 and _PICK_TWO in knobs["task_types"] and knobs["task_types"] != TASK_TYPES:
-        raise UsageError(f"task_types={_PICK_TWO} needs two objects of one class: set copies=0, or 2 and more.")
+    """Returns the generator's settings; `dialect=file` means the dialect of the published games."""
     dialect = DIALECTS[0] if knobs["dialect"] == "file" else knobs["dialect"]
     values = {knob.name: knobs[knob.name] for knob in GENERATOR_KNOBS}
     return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, **values)

@@ -55,25 +55,11 @@ GENERATOR_KNOBS = (
         high=100,
     ),
     Knob(
-        "distractors",
-        -1,
-        "generated: objects the task could also have asked for; -1: not controlled",
-        low=-1,
-        high=50,
-    ),
-    Knob(
         "hidden",
         -1.0,
         "generated: share of targets that start in a closed receptacle; -1: as in official games",
         low=-1.0,
         high=1.0,
-    ),
-    Knob(
-        "copies",
-        0,
-        "generated: objects of the target's class; 0: as in official games (1 to 4); 1: no pick_two_obj_and_place",
-        low=0,
-        high=8,
     ),
     Knob(
         "numbers",

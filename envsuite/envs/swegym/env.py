@@ -102,7 +102,7 @@ class SWEGym(TextEnv):
         if settings.records:
             known = instances.published_in(settings.records, settings.data_split)
             for record, setup in (known[name] for name in self.panel.games):
-                published.check(record, setup, self.driver, settings.build)
+                published.check(record, setup, self.driver)
         self.limits = Limits(
             seconds=settings.command_seconds,
             memory_mb=settings.memory_mb,
@@ -169,11 +169,11 @@ class SWEGym(TextEnv):
         settings = self.settings
         if bug := instances.recorded(name, vars(settings)):
             record, setup, text = bug
-            problem = published.PublishedProblem(record, setup, self.driver, settings.build)
+            problem = published.PublishedProblem(record, setup, self.driver)
             problem.statement = text
             preflight.require_gold(problem, settings.grade_seconds)
             return problem
-        task = instances.generated_in(settings.tasks)[name]
+        task = instances.planted_in(settings.tasks)[name]
         lease = Lease(suite.spec(task.package.needs), self.driver)  # keeps the judge warm between problems
         if self._lease is not None:
             self._lease.close()

@@ -58,7 +58,7 @@ def why_none(settings: dict[str, Any]) -> str:
     """Returns advice for settings that no instance fits."""
     if settings["mined"]:
         return "allow another level, more packages, another number of files, or split=all."
-    splits = {task.package.split for task in generated_in(settings["tasks"]).values()}
+    splits = {task.package.split for task in planted_in(settings["tasks"]).values()}
     if settings["tasks"] and settings["split"] not in ("all", *splits):
         names = " and ".join(sorted(splits))
         return f"the packages in {settings['tasks']} belong to the split {names}: set split=all."
@@ -97,8 +97,8 @@ def facts(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def generated_in(folder: str) -> dict[str, tasks.PlantedTask]:
-    """Returns the generated tasks in a folder, or for '' the shipped ones, by id. Raises DataError."""
+def planted_in(folder: str) -> dict[str, tasks.PlantedTask]:
+    """Returns the planted tasks in a folder, or for '' the shipped ones, by id. Raises DataError."""
     return {
         task.instance_id: task for task in tasks.manifest(Path(folder).expanduser() if folder else packages.SHIPPED)
     }
@@ -142,8 +142,8 @@ def _mined(settings: dict[str, Any]) -> list[MinedTask]:
 
 
 def _fitting(settings: dict[str, Any]) -> list[tasks.PlantedTask]:
-    """Returns the generated tasks that fit. Raises UsageError for a package without tasks."""
-    listed = generated_in(settings["tasks"]).values()
+    """Returns the planted tasks that fit. Raises UsageError for a package without tasks."""
+    listed = planted_in(settings["tasks"]).values()
     known = dict.fromkeys(task.package.name for task in listed)
     if wrong := [name for name in settings["package"] if name not in known]:
         raise UsageError(

@@ -26,7 +26,7 @@ class RepairProblem(ABC):
 
     instance_id: str
     kind: str
-    """task type: the operators of a generated task, the repository of a published one"""
+    """task type: the operators of a planted task, the repository of a published one"""
     statement: str
     gold_files: tuple[str, ...]
     test_log: tuple[str, int | None] = ("", None)

@@ -1,6 +1,6 @@
 """Grading of patches that were made elsewhere: `PatchGrader` judges them as SWE-Gym's environments do.
 
-Instances are published records, or generated tasks. The verdict tells five outcomes apart. An
+Instances are published records, or planted tasks. The verdict tells five outcomes apart. An
 `error` is a failure of the infrastructure and says nothing about the patch: the environment cannot
 be built, the sandbox fails, or the gold patch of a record fails here (`preflight`).
 """
@@ -39,7 +39,7 @@ class PatchVerdict:
     applied_with: str = ""
     """command that applied the patch"""
     log: str = ""
-    """output of the tests; '' for generated tasks, whose judge reads no log"""
+    """output of the tests; '' for planted tasks, whose judge reads no log"""
     exit_code: int | None = None
     """exit code of the tests"""
 
@@ -53,19 +53,18 @@ class PatchGrader:
         tasks: str = "",
         data_split: str = "",
         sandbox: str = "auto",
-        build: bool = False,
         grade_seconds: float = 600.0,
     ) -> None:
-        """The arguments are knobs of the environment. Without `records`, instances are generated tasks.
+        """The arguments are knobs of the environment. Without `records`, instances are planted tasks.
 
         Raises UsageError, DataError, and NoSandbox if no sandbox works here.
         """
         if records and tasks:
-            raise UsageError("Published records and generated tasks are graded one at a time: name one of them.")
+            raise UsageError("Published records and planted tasks are graded one at a time: name one of them.")
         self.driver = drivers.choose(sandbox)
-        self.build, self.seconds, self.published = build, grade_seconds, bool(records)
+        self.seconds, self.published = grade_seconds, bool(records)
         self._instances: Mapping[str, Any] = (
-            instances.published_in(records, data_split) if records else instances.generated_in(tasks)
+            instances.published_in(records, data_split) if records else instances.planted_in(tasks)
         )
         self.ids = tuple(self._instances)
         self._leases: dict[tuple[str, ...], Lease] = {}
@@ -73,7 +72,7 @@ class PatchGrader:
         self._closed = False
 
     def close(self) -> None:
-        """Ends the sandboxes that were kept for further generated tasks; patches in progress open no others."""
+        """Ends the sandboxes that were kept for further planted tasks; patches in progress open no others."""
         with self._lock:
             self._closed = True
             for lease in self._leases.values():
@@ -83,7 +82,7 @@ class PatchGrader:
     def check_id(self, instance_id: str) -> None:
         """Raises UsageError for an unknown instance."""
         if instance_id not in self._instances:
-            kind = "records" if self.published else "generated tasks"
+            kind = "records" if self.published else "planted tasks"
             raise UsageError(
                 f"There is no instance {instance_id!r} among the {len(self.ids)} {kind}: name the file that contains "
                 f"it with --records.{did_you_mean(instance_id, self.ids)}"
@@ -128,7 +127,7 @@ class PatchGrader:
                     self._leases[needs] = Lease(suite.spec(needs), self.driver)
             return PlantedProblem(instance, "nothing", False, self.driver)
         record, setup = instance
-        problem = PublishedProblem(record, setup, self.driver, self.build)
+        problem = PublishedProblem(record, setup, self.driver)
         if reason := preflight.gold_failure(problem, self.seconds):
             raise EngineFailure(f"{instance_id} cannot be graded here: {reason}")
         return problem

@@ -101,7 +101,7 @@ SCRIPTS = {
 }
 """Scripts by turns (16: TextWorld-easy-v0, 24: -medium-v0, 50: -hard-v0) and group of goals.
 
-They were fitted to seeds 50,001 to 51,500 of each level, by simulated annealing in a simulator of the parser. Neither
-program is in the repository; benchmarks/textworld_blind.py compares the scripts with random changes of them. Commands
-that won no training game were removed, so that a script may be shorter than the turns; the player then repeats it.
+They were fitted to seeds 50,001 to 51,500 of each level, by simulated annealing in a simulator of the parser, which is
+not in the repository. Commands that won no training game were removed, so that a script may be shorter than the turns;
+the player then repeats it.
 """

@@ -6,9 +6,10 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.segment import Segment
@@ -43,6 +44,16 @@ def console(stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else LOG_WIDTH
     return SafeConsole(stderr=stderr, width=width, markup=False, emoji=False)
+
+
+def new_table(title: str, text: Sequence[str], numbers: Sequence[str] = ()) -> Table:
+    """Returns a table without rows: columns of text, then columns of numbers, which are aligned to the right."""
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD)
+    for head in text:
+        table.add_column(head, overflow="fold")
+    for head in numbers:
+        table.add_column(head, justify="right")
+    return table
 
 
 def print_safely(text: object, file: TextIO | None = None) -> None:

@@ -1,53 +1,35 @@
-"""Server affinity: assigns conversations to replicas or servers, so that cached prefixes are
-reused.
-"""
+"""Server affinity: assigns conversations to servers, so that cached prefixes are reused."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 
 CAPACITY = 100_000
 """Number of conversations whose server is remembered."""
 
 
 class ServerAffinity:
-    """A new conversation goes to the least loaded server and stays there while that server is
-    available.
-    """
+    """A new conversation goes to the server with the fewest requests and stays there while that server is available."""
 
     def __init__(self) -> None:
         self._servers: OrderedDict[str, int] = OrderedDict()
-        self._conversations: Counter[int] = Counter()
 
-    def share(
-        self, keys: Sequence[str], available: Collection[int], in_flight: Mapping[int, int] | None = None
-    ) -> list[int]:
-        """Returns the server, one of `available`, of each conversation in a batch.
+    def choose(self, key: str, available: Collection[int], in_flight: Counter[int]) -> int:
+        """Returns the server, one of `available`, of a conversation. An empty key is always a new conversation.
 
-        An empty key is always a new conversation. `in_flight` counts requests that each server is
-        already processing.
+        `in_flight` counts the requests that each server is processing.
         """
-        load = Counter(in_flight or {})
-        servers: list[int] = []
-        for key in keys:
-            server = self._servers.get(key, -1)
-            servers.append(server if server in available else -1)
-            load[servers[-1]] += 1
-        for index, key in enumerate(keys):
-            if servers[index] < 0:
-                servers[index] = min(available, key=lambda server: (load[server], self._conversations[server]))
-                load[servers[index]] += 1
-            self.move(key, servers[index])
-        return servers
+        server = self._servers.get(key, -1)
+        if server not in available:
+            server = min(available, key=lambda number: in_flight[number])
+            self.move(key, server)
+        return server
 
     def move(self, key: str, server: int) -> None:
         """Assigns a conversation to another server."""
-        if not key:
-            return
-        if key in self._servers:
-            self._conversations[self._servers.pop(key)] -= 1
-        self._servers[key] = server
-        self._conversations[server] += 1
-        while len(self._servers) > CAPACITY:
-            self._conversations[self._servers.popitem(last=False)[1]] -= 1
+        if key:
+            self._servers[key] = server
+            self._servers.move_to_end(key)
+        if len(self._servers) > CAPACITY:
+            self._servers.popitem(last=False)

@@ -120,10 +120,11 @@ class RequestingPolicy:
     def _uncancelled(self, requests: Sequence[Request]) -> list[Request]:
         return [request for request in requests if request.generation == self._outbox.generation]
 
-    def _spawn(self, generation: int, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, generation: int, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = generation
         task.add_done_callback(self._tasks.pop)
+        return task
 
     async def _finish(self, request: Request, server: int) -> None:
         """Hands the reply to a request, or the error that ends the run, to `collect`."""

@@ -59,9 +59,7 @@ class Health:
         return [server for server, until in self._paused_until.items() if until <= now]
 
     async def check(self, client: ClientPool, urls: Sequence[str]) -> None:
-        """Asks the servers whose pause is over for their models; makes those that answer available
-        again.
-        """
+        """Asks the servers whose pause is over for their models; a server that answers is available again."""
         await asyncio.gather(*(self._check(client, urls[server], server) for server in self.due()))
 
     async def _check(self, client: ClientPool, url: str, server: int) -> None:

@@ -4,11 +4,10 @@ these answers with `envsuite.reading`.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 import ssl
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
@@ -16,7 +15,6 @@ from envsuite.reading import parse_json
 
 MOST_ANSWER = 32 * 2**20
 """bytes of an answer, after decompression"""
-_SENT = ("connection.connect_tcp.started", "http11.send_request_headers.complete")
 _OF_TRANSFER = ("content-encoding", "content-length", "transfer-encoding")
 
 
@@ -85,37 +83,6 @@ class ClientPool:
         """Closes all connections."""
         for client in self._clients:
             await client.aclose()
-
-
-class InOrder:
-    """Sends concurrent requests one after the other. Use as a context around a request.
-
-    Without it, the steps of concurrent requests alternate, so that none leaves before the last one
-    is ready. A request that needs a new connection does not hold up the others.
-    """
-
-    def __init__(self, lock: asyncio.Lock) -> None:
-        """`lock` is shared by the requests."""
-        self.extensions = {"trace": self._trace}
-        self._lock = lock
-        self._holds = False
-
-    async def _trace(self, event: str, info: dict[str, Any]) -> None:
-        if event in _SENT:
-            self._release()
-
-    def _release(self) -> None:
-        if self._holds:
-            self._holds = False
-            self._lock.release()
-
-    async def __aenter__(self) -> Self:
-        await self._lock.acquire()
-        self._holds = True
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._release()
 
 
 def body_of(answer: httpx.Response) -> Any:

@@ -32,8 +32,8 @@ from envsuite.errors import UsageError
 
 UNSEEN_SEEDS = range(2_000_000, 2_001_000)
 """Seeds whose games use the floor plans of valid_unseen; no other seed uses them."""
-MOST_COPIES = 8
-"""largest value of the setting `copies`"""
+MOST_TARGETS = 4
+"""largest number of objects that a game could ask for"""
 PROPERTY = {
     "pick_clean_then_place_in_recep": "Cleanable",
     "pick_heat_then_place_in_recep": "Heatable",
@@ -60,12 +60,8 @@ class GeneratorSettings:
     """number of receptacles; 0: as in the floor plan"""
     objects: int = 0
     """number of portable objects within reach; 0: as in official rooms"""
-    distractors: int = -1
-    """how many of these the task could also have asked for; -1: not controlled"""
     hidden: float = -1.0
     """share of targets that start in closed receptacles; -1: as in official games of the type"""
-    copies: int = 0
-    """number of objects of the target's class; 0: as in official games of the type"""
     dialect: str = "2.1.1"
     numbers: str = "consecutive"
     """consecutive: 1, 2, ... in every class, as in ALFWorld; drawn: distinct numbers, drawn from the seed"""
@@ -168,9 +164,7 @@ class Draw:
         self.needed = {kind for kind in (appliance, self.goal_kind, self.lamp_on) if kind}
         hidden, counts = self.settings.hidden, statistics()["target_copies"][task]
         share = statistics()["target_hidden"][task] if hidden < 0 else hidden
-        count = self.settings.copies or rng.choices(range(1, len(counts) + 1), counts)[0]
-        if task == "pick_two_obj_and_place" and count < 2:
-            raise InvalidDraw("pick_two_obj_and_place needs copies=2 or more")
+        count = rng.choices(range(1, len(counts) + 1), counts)[0]
         if 0 < hidden < 1:
             self.hide = [chance < hidden for chance in self.chances[:count]]
         else:
@@ -262,27 +256,11 @@ class Draw:
 
     def _others(self, possible: list[str]) -> list[str]:
         """Draws the classes of all portable objects other than the targets, with repetition."""
-        rng, settings = self.rng, self.settings
         classes = [thing for thing in possible if thing != self.target]
-        total = settings.objects - len(self.hide) if settings.objects else -1
-        if settings.objects and total < max(0, settings.distractors):
-            raise InvalidDraw(f"objects={settings.objects} is less than the number of targets and distractors")
-        if settings.distractors < 0:
-            return self._copies(classes, total)
-        if self.goal_kind in holders() and self.task_type not in PROPERTY:
-            similar = holders()[self.goal_kind]
-        else:
-            similar = with_property(PROPERTY[self.task_type]) if self.task_type in PROPERTY else frozenset(classes)
-        similar_classes = [thing for thing in classes if thing in similar]
-        dissimilar_classes = [thing for thing in classes if thing not in similar]
-        if not similar_classes and settings.distractors:
-            raise InvalidDraw(f"the room has no distractors for a {self.target}")
-        dissimilar_objects = (
-            self._copies(dissimilar_classes, total - settings.distractors if settings.objects else -1)
-            if dissimilar_classes
-            else []
-        )
-        return [rng.choice(similar_classes) for _ in range(settings.distractors)] + dissimilar_objects
+        total = self.settings.objects - len(self.hide) if self.settings.objects else -1
+        if self.settings.objects and total < 0:
+            raise InvalidDraw(f"objects={self.settings.objects} is less than the number of targets")
+        return self._copies(classes, total)
 
     def _copies(self, classes: list[str], total: int) -> list[str]:
         """Draws copies of every class as counted in the room, or `total` objects unless it is -1."""
@@ -299,8 +277,7 @@ class Draw:
         return drawn[:total] + [rng.choice(classes) for _ in range(total - len(drawn))]
 
     def _add_object(self, kind: str, receptacle: str) -> None:
-        counted_by_settings = self.settings.objects or self.settings.distractors >= 0
-        if receptacle in self.occupied and kind != self.target and not counted_by_settings:
+        if receptacle in self.occupied and kind != self.target and not self.settings.objects:
             return  # a towel for which no holder is free
         id = self._new_id(kind)
         self.kind_of[id] = kind

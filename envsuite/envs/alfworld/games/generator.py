@@ -14,7 +14,7 @@ from sys import intern
 from typing import NamedTuple
 
 from envsuite.envs.alfworld.games import solver
-from envsuite.envs.alfworld.games.draw import MOST_COPIES, UNSEEN_SEEDS, Draw, GeneratorSettings, InvalidDraw
+from envsuite.envs.alfworld.games.draw import MOST_TARGETS, UNSEEN_SEEDS, Draw, GeneratorSettings, InvalidDraw
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.plan_counts import PlanCounts
 from envsuite.errors import UsageError
@@ -49,7 +49,7 @@ def generate(
     rng = Random(f"alfworld {seed}")
     hiding = Random(f"alfworld hidden {seed}")
     # The same for every draw: a room that cannot hide its target is drawn again, and the share of hidden ones stays.
-    chances = [hiding.random() for _ in range(MOST_COPIES)]
+    chances = [hiding.random() for _ in range(MOST_TARGETS)]
     why = ""
     for _ in range(TRIES):
         try:

@@ -1,4 +1,4 @@
-"""Program of the sandbox that runs tests of generated tasks, with a pytest that was imported before
+"""Program of the sandbox that runs tests of planted tasks, with a pytest that was imported before
 the fork.
 
 It sees no other part of envsuite. A job contains the complete tree of files, which is written into

@@ -1,7 +1,7 @@
 """pytest plugin that detects changes to the test runner by the code under test, and selects tests.
 
 Its text is sent into the sandbox, so it imports nothing of envsuite and runs on Python 3.6 with
-pytest 3.6 and later. Generated tasks register `Seal` themselves (`judge.runner`). In published
+pytest 3.6 and later. Planted tasks register `Seal` themselves (`judge.runner`). In published
 records pytest loads this file with `-p` (`published.sealing`): then a test during which the runner was
 changed is reported as failed.
 """

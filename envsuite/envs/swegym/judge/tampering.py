@@ -8,7 +8,7 @@ dropped.
 Code under test runs in the process that judges it, and could manipulate the judge. The defences, in
 order:
 
-- Generated tasks use packages with no reason to touch the runner. Code that newly names the test runner or the
+- Planted tasks use packages with no reason to touch the runner. Code that newly names the test runner or the
   interpreter's internals, or runs text as code, is rejected. Comments and docstrings may contain anything.
 - After each test, before it is reported, a plugin checks that pytest, `unittest`, the tests themselves, the built-in
   functions and the clocks are what they were before the code was imported (`seal`). Published records have it where

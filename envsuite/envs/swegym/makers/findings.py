@@ -95,7 +95,7 @@ def explain(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) ->
 
 
 def _explained(files: Mapping[str, str], tests: Sequence[str], symptom: TracedSymptom) -> Check:
-    """Explains a failure as generated tasks do; of two operands none is called the answer unless the test
+    """Explains a failure as planted tasks do; of two operands none is called the answer unless the test
     writes the other one out, or names it like `expected`: the expected value may be made by a call, too.
     """
     check = issues.explain_failure(files, tests, symptom, complete=True, line=symptom.line)

@@ -255,7 +255,7 @@ def _test_line(failure: str, test: str) -> str:
 def singles(base: Baseline, seed: int) -> Iterator[list[PlantedBug]]:
     """Yields every bug once, in an order that depends on `seed` only.
 
-    Those that few tests reach come first: they are verified fastest and hardest to find.
+    Bugs that few tests reach come first, because they are verified fastest and hardest to find.
     """
     sites = list(base.sites.values())
     random.Random(f"{seed}/{base.package.name}").shuffle(sites)

@@ -55,7 +55,7 @@ class PairResult:
     seconds: float = 0.0
     format: int = FORMAT
     lasting: bool = True
-    """False if the next run shall try again"""
+    """False if the next run tries again"""
 
 
 Show = Callable[[PairResult], None]
@@ -93,7 +93,7 @@ class MiningJournal:
 
 @dataclass(frozen=True)
 class MiningPlan:
-    """What to mine: the latest `releases` of each package, until one gives `most` instances or the time is up."""
+    """Order to mine the latest `releases` of each package, until it gives `most` instances or the time is up."""
 
     packages: Sequence[str]
     releases: int = 10
@@ -151,7 +151,7 @@ class _PackageMiner:
         """pairs of which no test can run"""
 
     def results(self, is_over: Callable[[], bool]) -> Iterator[PairResult]:
-        """Yields the results of pairs; those that the next run shall try again have `lasting` False."""
+        """Yields the results of pairs; `lasting` is False where the next run tries again."""
         try:
             sources = archives_of(self.name, self.plan.archives, self.plan.releases + 1)
         except DataError as error:

@@ -153,7 +153,7 @@ class ReleasePair:
         return changed if all(map(is_test_module, changed)) else []
 
     def is_run(self, module: str) -> bool:
-        """Returns True if a setup of the old release can name the test module: it has it, or a folder for it."""
+        """Returns True if the old release has the test module, or a folder of tests for it."""
         roots = self.old.package.tests
         return module in self.old.tests or any(module.startswith(f"{root}/") for root in roots)
 

@@ -35,12 +35,12 @@ _NO_CODE = {
 
 
 class Layout(NamedTuple):
-    """What cannot be guessed from a package's archive."""
+    """Facts about a package that the user states; empty ones are guessed from its archive."""
 
     code: tuple[str, ...] = ()
-    """paths of the code; guessed if empty"""
+    """paths of the code"""
     tests: tuple[str, ...] = ()
-    """paths of the tests; guessed if empty"""
+    """paths of the tests"""
     needs: tuple[str, ...] = ()
     """distributions that it needs in addition to those in its metadata"""
     split: str = "test"

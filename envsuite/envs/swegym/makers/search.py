@@ -190,8 +190,8 @@ class Search:
         return "breaks other tests"
 
     def _executed(self, tests: Sequence[str]) -> list[list[FileHunk]]:
-        """Returns two sets of hunks that probably suffice for tests: those of which they execute a line, and these
-        with the ones that are executed during the import.
+        """Returns two sets of hunks that probably suffice for tests: hunks with a line that they execute, and in
+        addition hunks that the import executes.
 
         Either spares most of the checks that delta debugging needs if it begins with all hunks.
         """

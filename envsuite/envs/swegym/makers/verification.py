@@ -43,7 +43,7 @@ class CandidateRejected(Exception):
 def setup_of(release: Release, tests: Iterable[str] = ()) -> dict[str, Any]:
     """Returns the setup of a release: its archive, pins of the installed requirements, and the test command.
 
-    `tests`: modules that are run, as SWE-bench runs those of the test patch; the whole suite if the release lacks one.
+    `tests`: modules to run, as SWE-bench runs the files of the test patch; the complete suite if the release lacks one.
     """
     modules = sorted(set(tests))
     if not modules or not all(path in release.tests for path in modules):
@@ -163,7 +163,7 @@ def _with_tests(unverified: Record, before: Mapping[str, str], after: Mapping[st
 
 
 def _complete(test: str) -> bool:
-    """Returns False for names that logs cut at a space, and for those that hold the date of a day around this one.
+    """Returns False for names that logs cut at a space, and for names with the date of yesterday, today or tomorrow.
 
     pytest takes such names from parameters such as `date.today()`: tomorrow they are others. The tests may take the
     day of another time zone.

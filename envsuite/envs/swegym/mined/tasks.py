@@ -78,7 +78,7 @@ def level_of(files: int, lines: int) -> str:
 def split_of(package: str) -> str:
     """Returns train or test: all instances of a package are in one split, drawn by a hash of its name.
 
-    A package that generated tasks use is in the same split as these.
+    A package that planted tasks use is in the same split as these.
     """
     if package in packages.shipped():
         return packages.shipped()[package].split

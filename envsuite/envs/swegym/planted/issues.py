@@ -72,7 +72,7 @@ def write(task: PlantedTask, detail: str, visible: bool) -> str:
 
 
 def chosen(task: PlantedTask) -> list[Check]:
-    """Returns up to two checks; those that name a function with a bug come last."""
+    """Returns up to two checks; checks that name a function with a bug come last."""
     checks = list(dict.fromkeys(explain(task, symptom) for symptom in task.symptoms))
     names = {bug.function.rpartition(".")[2] for bug in task.bugs}
     quoted = [check for check in checks if check.statement] or checks

@@ -77,7 +77,7 @@ def described(folder: Path) -> dict[str, Package]:
         packages = [_read(row, folder) for row in json.loads(path.read_text())]
     except OSError as error:
         cure = f"build some with `envsuite swe build NAME -o {folder}`"
-        raise DataError(f"{folder} contains no generated tasks ({path.name}: {error.strerror}): {cure}.") from None
+        raise DataError(f"{folder} contains no planted tasks ({path.name}: {error.strerror}): {cure}.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} describes no packages ({type(error).__name__}: {error}).") from None
     return {package.name: package for package in packages}

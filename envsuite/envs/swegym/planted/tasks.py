@@ -189,7 +189,7 @@ def manifest(folder: Path = packages.SHIPPED) -> tuple[PlantedTask, ...]:
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"The list of generated tasks {path} cannot be read: {error}.") from None
+        raise DataError(f"The list of planted tasks {path} cannot be read: {error}.") from None
     tests: dict[str, list[str]] = {}
     generated = []
     for number, line in enumerate(lines, 1):

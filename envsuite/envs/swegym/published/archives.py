@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from envsuite.cache import cache_dir, write_atomically
@@ -97,23 +96,13 @@ def download(requirement: str, folder: Path) -> Path:
 
     Raises DataError if the index has none, IndexFailure if it cannot be downloaded this time.
     """
-    answer = _download([requirement], folder)[requirement]
-    if isinstance(answer, Path):
-        return answer
-    raise answer
-
-
-def _download(requirements: Sequence[str], folder: Path) -> dict[str, Path | DataError]:
-    """Returns the downloaded archive of each requirement, or the error for which there is none."""
-    output = _run(sys.executable, str(CLIENT), str(folder), *requirements)
-    return {answer["requirement"]: _archive(answer) for answer in map(json.loads, output.splitlines())}
-
-
-def _archive(answer: dict[str, str]) -> Path | DataError:
+    answer = json.loads(_run(sys.executable, str(CLIENT), str(folder), requirement))
     if "fault" in answer:
         reason = answer["fault"][:200]
-        return IndexFailure(f"{answer['requirement']} cannot be downloaded now ({reason}): try again later.")
-    return DataError(answer["error"]) if "error" in answer else Path(answer["path"])
+        raise IndexFailure(f"{requirement} cannot be downloaded now ({reason}): try again later.")
+    if "error" in answer:
+        raise DataError(answer["error"])
+    return Path(answer["path"])
 
 
 def _run(*command: str) -> str:

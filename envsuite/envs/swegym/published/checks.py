@@ -59,7 +59,7 @@ def plan(problem: RecordedProblem, admitted: Changes, rng: random.Random) -> Pha
 
 
 def split(log: str, phases: Phases | None) -> tuple[str, list[str]]:
-    """Returns the log of the first phase, and those of the others."""
+    """Returns the log of the first phase, and the logs of the others."""
     if phases is None:
         return log, []
     first, *later = re.split(rf"\n{phases.mark} \d+\n", log)

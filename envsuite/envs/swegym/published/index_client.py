@@ -1,11 +1,11 @@
-"""Program that downloads source archives with pip's client of the package index, and builds nothing.
+"""Program that downloads a source archive with pip's client of the package index, and builds nothing.
 
-    python index_client.py FOLDER NAME[==VERSION] ...
+    python index_client.py FOLDER NAME[==VERSION]
 
 `pip download` builds the metadata of an archive and so runs code from it. This program uses the same
 client with the same configuration (indexes, certificates, proxies), checks the index's hash, and
-never opens an archive. It prints one JSON object per requirement, with the archive's `path`, an `error` that lasts, or
-a `fault` of this download, such as an answer 503 of the server.
+never opens an archive. It prints a JSON object with the archive's `path`, an `error` that lasts, or a
+`fault` of this download, such as an answer 503 of the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import hashlib
 import json
 import logging
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +21,20 @@ from pip._internal.commands import create_command
 from pip._vendor.packaging.requirements import Requirement
 
 
-def download(folder: Path, texts: Sequence[str]) -> Iterator[tuple[str, Path | LookupError | OSError]]:
-    """Yields each requirement with its newest source archive, or with the reason why there is none."""
+def download(folder: Path, text: str) -> Path:
+    """Returns a requirement's newest source archive. Raises LookupError without one, OSError if a download fails."""
     command: Any = create_command("download")
-    options, _ = command.parse_args(["--no-input", "-d", str(folder), *texts])
+    options, _ = command.parse_args(["--no-input", "-d", str(folder), text])
+    requirement = Requirement(text)
     with command.main_context():
         session = command.get_default_session(options)
-        finders = [
-            command._build_package_finder(options=options, session=session, ignore_requires_python=ignore)
-            for ignore in (False, True)
-        ]
-        for text in texts:
-            requirement = Requirement(text)
-            try:
-                link = _newest(finders[bool(requirement.specifier)], requirement, text)
-                path = folder / link.filename
-                path.write_bytes(_content(session, link))
-            except (LookupError, OSError) as error:  # the client's network errors are OSErrors
-                yield text, error
-            else:
-                yield text, path
+        finder = command._build_package_finder(
+            options=options, session=session, ignore_requires_python=bool(requirement.specifier)
+        )
+        link = _newest(finder, requirement, text)
+        path = folder / link.filename
+        path.write_bytes(_content(session, link))
+        return path
 
 
 def _content(session: Any, link: Any) -> bytes:
@@ -72,12 +65,16 @@ def _newest(finder: Any, requirement: Requirement, text: str) -> Any:
     return max(archives, key=lambda candidate: (not candidate.link.is_yanked, candidate.version)).link
 
 
-def main(folder: Path, texts: Sequence[str]) -> None:
+def main(folder: Path, text: str) -> None:
     logging.basicConfig(level=logging.WARNING)  # prints a lost connection, which the client does not raise
-    for text, result in download(folder, texts):
-        kind = "path" if isinstance(result, Path) else "error" if isinstance(result, LookupError) else "fault"
-        print(json.dumps({"requirement": text, kind: str(result)}), flush=True)
+    try:
+        answer = {"path": str(download(folder, text))}
+    except LookupError as error:
+        answer = {"error": str(error)}
+    except OSError as error:  # includes the client's network errors
+        answer = {"fault": str(error)}
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2])

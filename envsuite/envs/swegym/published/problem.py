@@ -58,7 +58,7 @@ def _setup_in(record: records.Record, source: str) -> dict[str, Any] | None:
     return setup
 
 
-def check(record: records.Record, setup: dict[str, Any] | None, driver: str, build: bool = False) -> None:
+def check(record: records.Record, setup: dict[str, Any] | None, driver: str) -> None:
     """Raises DataError with the remedy in one line if a record cannot be played with this driver."""
     stated = "test_cmd" in (setup or {}) or stated_command(record.extra)
     if record.repo.lower() not in REPOS and not stated:
@@ -73,9 +73,9 @@ def check(record: records.Record, setup: dict[str, Any] | None, driver: str, bui
             f"{record.instance_id}: its setup's log parser {parser!r} is none of {', '.join(PARSERS)}."
             f"{did_you_mean(parser, PARSERS)}"
         )
-    if driver != "docker" and (build or setup is None):
+    if driver != "docker" and setup is None:
         raise DataError(
-            f"{record.instance_id} {'is to be built into an image' if build else 'has no setup'}, and its image "
+            f"{record.instance_id} has no setup, and its image "
             f"({image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
             "NAME/instance.json and NAME/replay.json."
         )
@@ -84,13 +84,10 @@ def check(record: records.Record, setup: dict[str, Any] | None, driver: str, bui
 class PublishedProblem(RecordedProblem):
     """A record, played and judged with its setup by any driver, or in its image by docker."""
 
-    def __init__(self, record: records.Record, setup: dict[str, Any] | None, driver: str, build: bool = False) -> None:
-        """`build` turns a setup into an image.
-
-        Raises DataError if there is neither a setup nor docker.
-        """
-        check(record, setup, driver, build)
-        super().__init__(record, setup, driver, build)
+    def __init__(self, record: records.Record, setup: dict[str, Any] | None, driver: str) -> None:
+        """Raises DataError if there is neither a setup nor docker."""
+        check(record, setup, driver)
+        super().__init__(record, setup, driver)
 
     def judge(self, changes: Changes, seconds: float) -> Report:
         record = self.record

@@ -33,14 +33,13 @@ _APPLY = ("git apply --verbose -", "git apply --verbose --reject -", "patch --ba
 class RecordedProblem(RepairProblem):
     """A record with its place, and runs of its tests; `problem.PublishedProblem` adds the judge."""
 
-    def __init__(self, record: records.Record, setup: dict[str, Any] | None, driver: str, build: bool = False) -> None:
-        """`build` turns a setup into an image."""
+    def __init__(self, record: records.Record, setup: dict[str, Any] | None, driver: str) -> None:
         self.record, self.setup, self.driver = record, setup or {}, driver
         self.row = row_of(record, self.setup)
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
-        self.installation = setups.of_setup(setup, build) if setup else setups.of_image(image_name(record))
+        self.installation = setups.of_setup(setup) if setup else setups.of_image(image_name(record))
         self.source = self.installation.source
         self.sealed = self.row.parser not in ("django", "sympy")
         """the tests run with the plugin that detects changes to pytest; `preflight` unsets it where gold fails then"""
@@ -147,7 +146,7 @@ class RecordedProblem(RepairProblem):
         return done.stdout.decode(errors="replace"), done.exit_code, ""
 
     def command(self) -> tuple[str, str]:
-        """Returns a shell command to run first, and the one that runs the tests."""
+        """Returns a shell command to run first, and the command that runs the tests."""
         if "test_cmd" in self.setup:
             named = self.setup.get("directives") or " ".join(directives(self.record))
             return "", f"{self.setup['test_cmd']} {named}"

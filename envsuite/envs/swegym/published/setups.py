@@ -1,9 +1,8 @@
 """Repositories and tools of published instances.
 
 A *setup* (`replay.json` next to the record) names a source (see `sources`) and the pins of a virtual
-environment. Both are created once, in the cache; they work with every driver, and with docker they can be
-built into an image. A record without a setup needs its published image: the repository in /testbed, the
-tools in a conda environment.
+environment. Both are created once, in the cache, and work with every driver. A record without a setup
+needs its published image: the repository in /testbed, the tools in a conda environment.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class Installation:
     """Docker image; '' if any driver will do"""
 
 
-def of_setup(setup: Mapping[str, Any], build: bool = False) -> Installation:
-    """Returns the place that pip creates from a setup, in the cache; `build`: as an image.
+def of_setup(setup: Mapping[str, Any]) -> Installation:
+    """Returns what pip creates from a setup, in the cache.
 
-    The setup's interpreter is part of the place, without the packages installed in it. Raises
-    DataError if the interpreter is missing or pip fails.
+    The setup's interpreter belongs to it, without the packages installed in it. Raises DataError if the
+    interpreter is missing or pip fails.
     """
     python = python_of(setup)
     tools, source = prepare(setup)
@@ -55,18 +54,7 @@ def of_setup(setup: Mapping[str, Any], build: bool = False) -> Installation:
     empty.mkdir(exist_ok=True)
     path = f"{tools}/bin:{python.root}/bin:/usr/local/bin:/usr/bin:/bin"
     environment = (("PATH", path), ("VIRTUAL_ENV", str(tools)))
-    mounts = python.mounts(empty)
-    if not build:
-        return Installation(source, environment, (*mounts, (tools, str(tools))))
-    from envsuite.sandbox import docker, images
-
-    client = docker.connect()
-    try:
-        folders = {str(tools): tools, "/testbed": source}
-        name = images.build(client, docker.thin(client), folders, dict(environment))
-        return Installation(source, environment, mounts, image=name)
-    finally:
-        client.close()
+    return Installation(source, environment, (*python.mounts(empty), (tools, str(tools))))
 
 
 def of_image(name: str) -> Installation:

@@ -1,4 +1,4 @@
-"""Published tables with our measurements, as a terminal table, as Markdown and as JSON."""
+"""Published tables with our measurements, as lines, as Markdown pages and as JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from envsuite.escaping import markdown
 from harness.policies import is_model
@@ -171,23 +168,6 @@ def number(cell: TableCell | None, scale: float = 1.0) -> str:
     spread = "" if cell.over_splits is None else f" ± {cell.over_splits:.3f} (over splits)"
     seeds = f" in {cell.seeds} seeds" if cell.seeds > 1 else ""
     return f"{cell.value:.3f}{bounds}{spread}" + (f" n={cell.n}{seeds}" if cell.n else "")
-
-
-def as_table(table: PaperTable) -> Table:
-    """Returns the table for a terminal."""
-    output = Table(
-        title=table.title,
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        caption="\n".join(notes(table)),
-        caption_justify="left",
-    )
-    output.add_column("")
-    for column in table.columns:
-        output.add_column(column.name, justify="right")
-    for cells, ours in lines(table):
-        output.add_row(*cells, style="bold" if ours else None)
-    return output
 
 
 def as_markdown(table: PaperTable) -> str:

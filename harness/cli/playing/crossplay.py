@@ -8,9 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.escaping import markdown
@@ -99,9 +96,7 @@ def _print(summaries: dict[str, Summary], args: Any, title: str) -> None:
     if args.markdown:
         print("\n".join(crossplay.as_markdown(rows, markdown)))
         return
-    table = Table(title=f"{title}: {args.metric} [95 %]", title_justify="left", box=SIMPLE_HEAD)
-    for index, head in enumerate(rows[0]):
-        table.add_column(head, justify="right" if index else "left")
+    table = cli.new_table(f"{title}: {args.metric} [95 %]", rows[0][:1], rows[0][1:])
     for row in rows[1:]:
         table.add_row(*row)
     cli.console().print(table)

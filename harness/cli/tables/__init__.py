@@ -1,1 +1,0 @@
-"""Forms of `envsuite table`: published tables, and the matrix of players."""
