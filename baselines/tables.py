@@ -33,10 +33,10 @@ def build(cls: type, table: Any, where: str, substitutes: dict[str, type] | None
         if key not in fields:
             hint = did_you_mean(key, fields) or f" It knows {', '.join(fields)}."
             raise UsageError(f"{where}: unknown key {key!r}.{hint}")
-        place = f"{where}{separator}{key}"
-        values[key] = _typed(substitutes.get(key, hints[key]), value, place)
+        full_key = f"{where}{separator}{key}"
+        values[key] = _typed(substitutes.get(key, hints[key]), value, full_key)
         if values[key] != fields[key].default:
-            _check_range(hints[key], values[key], place)
+            _check_range(hints[key], values[key], full_key)
     for name, field in fields.items():
         if name in values:
             continue

@@ -183,7 +183,7 @@ class TrainingRun:
                 if config.save_every and tuning.step % config.save_every == 0 and tuning.step < tuning.steps:
                     self.tuning = tuning.state()
                     self.save()
-            distinct = {(game["task"], game["seed"]) if "seed" in game else place for place, game in enumerate(games)}
+            distinct = {(game["task"], game["seed"]) if "seed" in game else number for number, game in enumerate(games)}
             self.spent += DEMONSTRATION_COST * len(distinct)
             self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
             self.collector.weights_changed()

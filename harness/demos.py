@@ -9,7 +9,7 @@ from typing import Any
 from envsuite.errors import UsageError
 from envsuite.tools import Tool, call_of
 from harness.prompting.grammars import GRAMMARS
-from harness.prompting.prompting import Past, Prompting
+from harness.prompting.prompting import Prompting
 from harness.prompting.tool_calls import assistant_message, with_ids
 from harness.reasoning import joined
 from harness.types import Message, Reply, Trajectory, Turn
@@ -36,7 +36,6 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
         for number, turn in enumerate(run.turns)
     ]
     chats = []
-    past = Past()
     ends = (
         range(len(turns))
         if prompting.history >= 0
@@ -50,7 +49,6 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
             turns[:index],
             last.observation,
             last.admissible,
-            past,
             run.labels,
             last.agent,
         )

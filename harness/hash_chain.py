@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.policies import is_model, member
-from harness.prompting.prompting import Past, Prompting
+from harness.prompting.prompting import Prompting
 from harness.records import Record, key_of
 from harness.rollout.loop import next_prompt
 from harness.steps import reply_calls, reply_text
@@ -38,25 +38,14 @@ def _hash(value: Any) -> str:
 
 def prompts(run: Trajectory, prompting: Prompting) -> Iterator[Prompt]:
     """Builds the prompts of a played or replayed episode again, one per turn."""
-    past, key = Past(), "\0".join(map(str, run.episode.key))
+    key = "\0".join(map(str, run.episode.key))
     for index, turn in enumerate(run.turns):
-        yield next_prompt(run, run.turns[:index], turn.observation, turn.admissible, prompting, past, key, turn.agent)
+        yield next_prompt(run, run.turns[:index], turn.observation, turn.admissible, prompting, key, turn.agent)
 
 
 def prompt_hashes(run: Trajectory, prompting: Prompting) -> list[str]:
-    """Returns the hash of each turn's messages and tools.
-
-    Earlier messages of an episode are the same objects in every prompt and are hashed only once.
-    """
-    known: dict[int, tuple[Any, str]] = {}  # by id; the message is kept, so that its id stays its own
-    hashes = []
-    for prompt in prompts(run, prompting):
-        for message in prompt.messages:
-            if id(message) not in known:
-                known[id(message)] = message, _hash(message)
-        digests = " ".join(known[id(message)][1] for message in prompt.messages)
-        hashes.append(_hash([digests, list(prompt.tools)]))
-    return hashes
+    """Returns the hash of each turn's messages and tools."""
+    return [_hash([" ".join(map(_hash, prompt.messages)), list(prompt.tools)]) for prompt in prompts(run, prompting)]
 
 
 def chain(run: Trajectory, prompting: Prompting, model: str, weights: str) -> HashChain:

@@ -35,7 +35,7 @@ FOLDERS = {
     "baselines": [
         ["ranges", "math", "distributed", "logging"],
         ["tables", "generation", "batch", "metrics"],
-        ["networks"],
+        ["networks", "episode_rows"],
         ["algorithms"],
         ["consistency"],
         ["recipe"],

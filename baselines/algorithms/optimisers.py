@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from baselines.algorithms.update import UpdateConfig
 from baselines.distributed import collectives, fsdp
 from baselines.math.losses import check_finite
 from baselines.networks.masters import MasterWeights
@@ -72,8 +71,8 @@ class TinkerOptimiser(Optimiser):
         """Takes one step with what was sent; returns the gradient's norm, NaN if the service does not
         report it.
 
-        The service names its metrics, the package `tinker` none of them: this name is the one that
-        public programs read.
+        The service names its metrics, and the package `tinker` none of them: public programs read this
+        name.
         """
         settings = self.optimiser.param_groups[0]
         first, second = settings["betas"]
@@ -91,7 +90,8 @@ class TinkerOptimiser(Optimiser):
 class Optimisers:
     """AdamW for the actor, Adam for the critic, and the KL coefficient."""
 
-    def __init__(self, model: Model, config: UpdateConfig) -> None:
+    def __init__(self, model: Model, config: Any) -> None:
+        """`config` is the algorithm's `UpdateConfig`."""
         self.config, self.kl_coef = config, config.kl_coef
         self.next_kl_coef = config.kl_coef
         """The coefficient of the next batch, if `kl_target` adapts it."""

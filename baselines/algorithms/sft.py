@@ -139,13 +139,13 @@ def as_trajectory(
     prompt (`completion`), followed by the token `end`."""
     run = Trajectory(_NO_EPISODE, stop_reason=StopReason.SOLVED)
     replies: list[SampledReply] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        text = completion(template, messages[: place + 1], tools)
-        ids = [*completion_ids(template, messages[:place], text, tools), end]
-        if not last_only or place == len(messages) - 1:
-            prompt = template.encode(messages[:place], replies, tools).ids
+        text = completion(template, messages[: index + 1], tools)
+        ids = [*completion_ids(template, messages[:index], text, tools), end]
+        if not last_only or index == len(messages) - 1:
+            prompt = template.encode(messages[:index], replies, tools).ids
             run.turns.append(Turn("", Reply(text, prompt, ids, [0.0] * len(ids)), (text,), 0.0, {}))
         replies.append(SampledReply(text if message.get("tool_calls") else message["content"], tuple(ids)))
     return run
@@ -163,7 +163,7 @@ class FineTuning:
         generator: torch.Generator,
         tools: Sequence[Sequence[ToolSchema]] | None = None,
     ) -> None:
-        """Tokenises the conversations; `tools` are those of each. Raises DataError if all are
+        """Tokenises the conversations; `tools` lists the tools of each. Raises DataError if all are
         longer than `max_length`."""
         runs = [
             as_trajectory(messages, template, template.end_id, config.last_only, schemas)

@@ -155,12 +155,12 @@ def _backward(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Ten
     config, count = inputs.config, len(turns)
     inputs.optimisers.actor.zero_grad()
     sums: dict[str, float] = defaultdict(float)
-    for places in inputs.model.processes.share(_equal_choices(turns)):
-        equal = [turns[place] for place in places]
+    for indices in inputs.model.processes.share(_equal_choices(turns)):
+        equal = [turns[index] for index in indices]
         new, entropy = scores(inputs.model, equal, config.normalisation, inputs.temperature)
         old = torch.tensor([turn.reply.extra["logprob"] for turn in equal], dtype=new.dtype)
         losses, clipped = clipped_surrogate(
-            new, old, advantage[places].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
+            new, old, advantage[indices].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
         )
         loss = (losses - config.entropy_coef * entropy).sum() / count
         loss.backward()

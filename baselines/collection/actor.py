@@ -14,7 +14,7 @@ from harness.lm.conversations import Conversations
 from harness.lm.template import Template
 from harness.policies.hf import HFPolicy, end_tokens
 from harness.policies.score import ScorePolicy
-from harness.prompting.prompting import Past, Prompting
+from harness.prompting.prompting import Prompting
 from harness.rollout.loop import next_prompt
 from harness.types import Prompt, Reply, Trajectory
 from harness.waiting import Forwarding
@@ -35,8 +35,8 @@ class Actor(Forwarding):
     update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`);
-    `engine` generates in place of the model: vLLM in this process, or Tinker's service. `advisor` is
-    the expert whose advice the episodes shall hold.
+    `engine` generates instead of the model: vLLM in this process, or Tinker's service. `advisor` is
+    the expert whose advice is recorded in the episodes.
     """
 
     name, advice_kind, deterministic = "actor", "", False
@@ -121,12 +121,10 @@ class Actor(Forwarding):
         Like any prompt it loses its oldest turns if it does not fit the context.
         """
         conversation = Conversations(self.template, self.max_tokens, self.context)
-        past, prompts = Past(), []
+        prompts = []
         for number, turn in enumerate(run.turns):
             earlier = run.turns[:number]
-            prompt = next_prompt(
-                run, earlier, turn.observation, turn.admissible, self.prompting, past, "advised", turn.agent
-            )
+            prompt = next_prompt(run, earlier, turn.observation, turn.admissible, self.prompting, "advised", turn.agent)
             ids: list[int] = []
             if turn.advice:
                 prompt = prompt._replace(messages=with_advice(prompt.messages, turn.advice, self.prompting))

@@ -140,7 +140,7 @@ class Collector:
     def _play_informative(
         self, actor: Actor, update: int, stage: int, factor: int
     ) -> tuple[list[tuple[Trajectory, int]], list[Trajectory]]:
-        """Plays the episodes of an update and, if the recipe says so, replaces groups whose episodes
+        """Plays the episodes of an update and, with `config.resample`, replaces groups whose episodes
         all earned the same. Returns what `_play_batch` does, and the replaced episodes."""
         pairs = self._play_batch(actor, update, stage, factor)
         rounds, size = self.recipe.config.resampling_rounds, self.recipe.config.episodes_per_group
@@ -153,8 +153,8 @@ class Collector:
         def play(number: int, groups: int) -> list[Trajectory]:
             return [run for run, _ in self._play_batch(actor, update, stage, factor, number, groups)]
 
-        kept, replaced = replace_flat_groups([run for run, _ in pairs], size, rounds, score, play)
-        return sorted(((run, 0) for run in kept), key=lambda pair: pair[0].episode.key), replaced
+        informative, replaced = replace_flat_groups([run for run, _ in pairs], size, rounds, score, play)
+        return sorted(((run, 0) for run in informative), key=lambda pair: pair[0].episode.key), replaced
 
     def _play_batch(
         self, actor: Actor, update: int, stage: int, factor: int = 1, extra: int = 0, groups: int | None = None

@@ -30,14 +30,14 @@ def replace_flat_groups(
     groups = _groups(runs, size)
     replaced: list[Trajectory] = []
     for number in range(1, rounds + 1):
-        kept: list[list[Trajectory]] = []
+        informative: list[list[Trajectory]] = []
         flat: list[list[Trajectory]] = []
         for group in groups:
-            (flat if _is_flat([score(run) for run in group]) else kept).append(group)
+            (flat if _is_flat([score(run) for run in group]) else informative).append(group)
         if not flat:
             break
         replaced += [run for group in flat for run in group]
-        groups = kept + _groups(play(number, len(flat)), size)
+        groups = informative + _groups(play(number, len(flat)), size)
     return [run for group in groups for run in group], replaced
 
 

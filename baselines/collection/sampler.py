@@ -70,7 +70,7 @@ class GameSampler:
         every attempt with its own sampling seed.
 
         `extra` counts the rollouts of this update before (`collection.resampling`); `groups` is the
-        number of groups, by default those of a whole batch.
+        number of groups, by default a whole batch.
         """
         recipe = self.recipe
         size = recipe.config.episodes_per_group

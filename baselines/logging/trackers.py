@@ -37,7 +37,7 @@ class Tracker(Protocol):
 
 
 class TensorBoard:
-    """Writes event files to `folder`/tensorboard; those of a resumed run are read as one."""
+    """Writes event files to `folder`/tensorboard; TensorBoard joins the files of a resumed run."""
 
     def __init__(self, folder: Path, recipe: dict[str, Any], run_id: str) -> None:
         _import("tensorboard")

@@ -134,7 +134,7 @@ def early_stop_kl(new: Tensor, old: Tensor) -> Tensor:
 
 
 def distillation_loss(new: Tensor, teacher: Tensor, kind: str, steepness: float = 0.0) -> Tensor:
-    """Returns the loss of a student's log-probs of its own tokens against a teacher's, per element.
+    """Returns the loss of a student's log-probs of sampled tokens against a teacher's, per element.
 
     gated: g (teacher - new) with the constant g = sigmoid(steepness * (teacher - new)) (SDAR); kl: the
     value of k1 and the gradient of k2 (`kl_estimate`), an unbiased gradient of KL(student || teacher) on samples

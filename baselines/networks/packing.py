@@ -1,6 +1,6 @@
 """Packed sequences: several rows of a batch one after another in one row, without padding between them.
 
-Each token attends to the earlier tokens of its own sequence, and its position counts from the start
+Each token attends to the earlier tokens of its sequence, and its position counts from the start
 of that sequence, so that results do not change. `lay_out` packs, `check_packing` refuses models that
 would compute something else.
 """
@@ -45,15 +45,15 @@ def fill_bins(lengths: list[int], capacity: int) -> tuple[list[int], list[int], 
     Returns the row of each sequence, its first column, and the number of rows.
     """
     used: list[int] = []
-    places, starts = [0] * len(lengths), [0] * len(lengths)
+    rows, starts = [0] * len(lengths), [0] * len(lengths)
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
         length = lengths[number]
-        place = next((place for place, tokens in enumerate(used) if tokens + length <= capacity), len(used))
-        if place == len(used):
+        row = next((row for row, tokens in enumerate(used) if tokens + length <= capacity), len(used))
+        if row == len(used):
             used.append(0)
-        places[number], starts[number] = place, used[place]
-        used[place] += length
-    return places, starts, len(used)
+        rows[number], starts[number] = row, used[row]
+        used[row] += length
+    return rows, starts, len(used)
 
 
 def lay_out(
@@ -68,11 +68,11 @@ def lay_out(
     device = ids.device
     tokens = [length - first for length in lengths]
     capacity = sum(tokens) if kernel in VARLEN else max(tokens)
-    places, starts, count = fill_bins(tokens, capacity)
-    place, start, each = (torch.tensor(numbers, device=device) for numbers in (places, starts, tokens))
+    bins, starts, count = fill_bins(tokens, capacity)
+    packed_row, start, each = (torch.tensor(numbers, device=device) for numbers in (bins, starts, tokens))
     source = torch.arange(len(lengths), device=device).repeat_interleave(each)
     offset = torch.arange(len(source), device=device) - (each.cumsum(0) - each)[source]
-    where = place[source], start[source] + offset
+    where = packed_row[source], start[source] + offset
     width = max(start + length for start, length in zip(starts, tokens, strict=True))
     packed, positions = (torch.zeros(count, width, dtype=torch.long, device=device) for _ in range(2))
     packed[where] = ids[source, first + offset]
@@ -82,7 +82,7 @@ def lay_out(
         sequence = torch.full((count, width), -1, device=device)  # padding attends to itself: no row of a mask is empty
         sequence[where] = source
         mask = _block_diagonal(sequence, first, kernel, dtype)
-    return RowLayout(packed, mask, positions, place[row], start[row] + column - first)
+    return RowLayout(packed, mask, positions, packed_row[row], start[row] + column - first)
 
 
 def _block_diagonal(sequence: Tensor, first: int, kernel: str, dtype: torch.dtype) -> Tensor:
@@ -99,7 +99,7 @@ def _block_diagonal(sequence: Tensor, first: int, kernel: str, dtype: torch.dtyp
 def check_packing(lm: Any) -> None:
     """Raises UsageError if the model's attention cannot keep packed sequences apart.
 
-    Compares the hidden states of three short sequences, two of which share a row, with those of each
+    Compares the hidden states of three short sequences, two of which share a row, with the states of each
     alone: a model that ignores positions or the mask computes others.
     """
     config = lm.config.get_text_config()

@@ -8,7 +8,7 @@ gradients add up, so that results do not change.
 `distinct_rows` removes duplicate rows and lists the positions to read. `read_head` runs a causal
 language model and returns hidden states and logits at these positions, `read_trunk` a model without
 head. With `packing` the rest of the rows is packed without padding (`baselines.networks.packing`).
-On a CPU, `passes` divides rows that begin alike or are alike in length into passes of their own.
+On a CPU, `passes` computes rows that begin alike or are alike in length in separate passes.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _cheapest_ends(rows: DistinctRows) -> list[int]:
 def read_trunk(trunk: Any, rows: DistinctRows) -> Tensor:
     """Returns the last hidden states of a model without head at the positions of `rows`. [P, H]"""
     outputs = [_forward(trunk, part, {}) for part in passes(trunk, rows)]
-    return joined([output.last_hidden_state[places.row, places.column] for output, places in outputs])
+    return joined([output.last_hidden_state[positions.row, positions.column] for output, positions in outputs])
 
 
 def joined(parts: list[Tensor]) -> Tensor:
@@ -172,12 +172,12 @@ def read_head(lm: Any, rows: DistinctRows, logits: bool = True) -> tuple[Tensor,
     `logits=False` the head computes nothing.
     """
     hidden: list[Tensor] = []
-    with _gathered_before(lm.get_output_embeddings(), hidden, logits) as places:
-        output, _ = _forward(lm, rows, {"logits_to_keep": 0}, places)
+    with _gathered_before(lm.get_output_embeddings(), hidden, logits) as positions:
+        output, _ = _forward(lm, rows, {"logits_to_keep": 0}, positions)
     return hidden[0], output.logits[0] if logits else None
 
 
-class _Places:
+class _ReadPositions:
     """The positions to read in the output of a pass, known once the pass begins."""
 
     row: Tensor
@@ -189,26 +189,26 @@ class _Places:
 
 
 @contextlib.contextmanager
-def _gathered_before(head: nn.Module, hidden: list[Tensor], logits: bool) -> Iterator[_Places]:
+def _gathered_before(head: nn.Module, hidden: list[Tensor], logits: bool) -> Iterator[_ReadPositions]:
     """Has `head` see only the positions to read, which are appended to `hidden`."""
-    places = _Places()
+    positions = _ReadPositions()
 
     def gather(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        if not places.active:
+        if not positions.active:
             return None
-        hidden.append(arguments[0][places.row, places.column])
+        hidden.append(arguments[0][positions.row, positions.column])
         return ((hidden[0] if logits else hidden[0][:0])[None], *arguments[1:])
 
     handle = head.register_forward_pre_hook(gather)
     try:
-        yield places
+        yield positions
     finally:
         handle.remove()
 
 
-def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], places: _Places | None = None) -> Any:
-    """Runs `module` and returns its output with the places of the positions to read."""
-    places = places or _Places()
+def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], positions: _ReadPositions | None = None) -> Any:
+    """Runs `module` and returns its output with the positions to read in it."""
+    positions = positions or _ReadPositions()
     kernel = getattr(module.config, "_attn_implementation", "")
     # Kernels that find packed sequences by their positions find none behind a cache.
     first = 0 if _is_single(module) or (rows.packing and kernel in VARLEN) else shared_prefix(rows)
@@ -223,9 +223,9 @@ def _forward(module: Any, rows: DistinctRows, options: dict[str, Any], places: _
         last = {"logits_to_keep": 1} if options else {}
         module(input_ids=rows.ids[:1, :first], past_key_values=cache, use_cache=True, **last)
         cache.batch_repeat_interleave(len(layout.ids))
-    places.begin(layout)
+    positions.begin(layout)
     output = module(**layout.options(), past_key_values=cache, use_cache=cache is not None, **options)
-    return output, places
+    return output, positions
 
 
 def _is_single(module: Any) -> bool:

@@ -3,7 +3,7 @@
 The service returns the log-probs of tokens, and adds to its gradient that of `sum(-weights * logprobs)`,
 its loss "cross_entropy". A loss L that is a function of log-probs is computed here; with the weights
 -dL/dlogprobs the service's gradient is that of L. Losses therefore need no counterpart on the service,
-and the weights move within 0.1 % as those of a local model with the same adapter (a test measures it).
+and the weights move as in a local model with the same adapter, within 0.1 % (a test measures it).
 
 Source: the documentation of the package `tinker`, whose `forward_backward_custom` does the same.
 """
@@ -199,7 +199,7 @@ class TinkerModel(Model):
     def errors(self, what: str) -> Iterator[None]:
         """Raises DataError, in one line, for whatever the service refuses; UsageError without a key.
 
-        The package raises also ValueError, RuntimeError, TimeoutError and exceptions of its own with no common base.
+        The package also raises ValueError, RuntimeError, TimeoutError and its own exceptions, without a common base.
         """
         try:
             yield

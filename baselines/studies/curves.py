@@ -3,7 +3,7 @@
     python -m baselines.studies.curves leaderboards/training/food-preparation
 
 A line is the mean over runs of the success rate of an update's training episodes, the band its 95
-% interval (Student's t). Sections, tables and differences are those of `baselines.studies.factorial`.
+% interval (Student's t). `baselines.studies.factorial` makes sections, tables and differences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 LEAST = 5
 """Runs from which on a curve has a band: the interval of fewer is nearly everything."""
 FEW = 3
-"""Curves up to which their names are inside the picture; more have them beside it, and paler bands."""
+"""Curves up to which their names are inside the picture; more have their names to its right, and paler bands."""
 NAMES = 96
 """Width of the names beside a picture, in pixels."""
 POINTS = 60
@@ -91,8 +91,8 @@ def picture(curves: dict[str, LearningCurve]) -> str:
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
     for row, (colour, name) in enumerate(zip(itertools.cycle(COLOURS), curves, strict=False)):
         y_text = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
-        place = f'x="{WIDTH - 20}" y="{y_text}" text-anchor="end"' if few else f'x="{WIDTH}" y="{y_text}"'
-        parts.append(f'<text {place} fill="{colour}">{escape(name)}</text>')
+        position = f'x="{WIDTH - 20}" y="{y_text}" text-anchor="end"' if few else f'x="{WIDTH}" y="{y_text}"'
+        parts.append(f'<text {position} fill="{colour}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

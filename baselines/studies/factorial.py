@@ -70,7 +70,7 @@ def _policy_steps(run: Run) -> float:
 
 
 def by_unit(runs: Sequence[Run], outer: str | None, levels: dict[str, dict[str, str]]) -> dict[Unit, Run]:
-    """Returns runs by start and seed; without `outer` the seed is the start. `levels` has those of each variant."""
+    """Returns runs by start and seed; without `outer` the seed is the start. `levels`: of each variant."""
     return {(levels[run["variant"]].get(outer or "", str(run["seed"])), run["seed"]): run for run in runs}
 
 

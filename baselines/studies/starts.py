@@ -15,7 +15,7 @@ STARTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".t
 
 
 def make(folder: str, max_concurrent: int) -> None:
-    """Makes the model of a folder, and those that it begins with; does nothing if it exists or is no start."""
+    """Makes the model of a folder, after the model that it begins with; does nothing if it exists or is not a start."""
     if folder not in STARTS or Path(folder).exists():
         return
     start = STARTS[folder]

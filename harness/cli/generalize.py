@@ -20,7 +20,6 @@ from harness.evaluate import RunConfig
 from harness.generalization import cells as parts
 from harness.generalization import generalize, grids
 from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting
-from harness.generalization.heatmap import lines
 from harness.suites.plan import configure
 
 
@@ -91,7 +90,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.json:
         print(json.dumps(written, indent=2))
         return 0
-    heads, rows = lines(written)
+    heads, rows = grids.lines(written)
     table = cli.new_table(f"{args.metric} [95 %]", heads[:1], heads[1:])
     for row in rows:
         table.add_row(*row)
@@ -105,7 +104,7 @@ def _main(argv: Sequence[str] | None) -> int:
             else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
         console.print(f"no difference of seen and unseen: {cure}", highlight=False, soft_wrap=True)
-    console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
+    console.print(f"{folder / 'grid.json'}", highlight=False, soft_wrap=True)
     return 0
 
 

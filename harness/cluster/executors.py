@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
@@ -20,9 +18,6 @@ from harness.rollout.hosts import EnvHosts, Request, StepResult, lost
 from harness.rollout.workers import CLEANUP
 from harness.types import Episode
 from harness.waiting import Wakeup, wait
-
-AHEAD = 0.25
-"""Seconds for which the environments of a message continue by following advice."""
 
 
 class EnvWorker:
@@ -39,11 +34,9 @@ class EnvWorker:
         """Returns its process id."""
         return os.getpid()
 
-    def answer(self, requests: list[Request]) -> list[tuple[int, list[StepResult]]]:
-        """Executes requests; returns each slot's result, and the results of turns that only follow
-        advice.
-        """
-        return [self.hosts.play_on(request, AHEAD / len(requests)) for request in requests]
+    def answer(self, requests: list[Request]) -> list[tuple[int, StepResult]]:
+        """Executes requests; returns the result of each slot."""
+        return [self.hosts.answer(request) for request in requests]
 
     def close(self) -> None:
         """Closes the environments."""
@@ -67,9 +60,8 @@ class RayExecutor:
     workers.
 
     Fast environments are `batched`: a worker gets all requests since the last `poll` in one
-    message. Slow environments get a message each, so that no answer waits for a neighbour. If the
-    policy only follows advice (`advice_kind`), a worker plays many turns per message. A worker that
-    dies, or does not answer within `timeout` seconds, is replaced if the cluster has room;
+    message. Slow environments get a message each, so that no answer waits for a neighbour. A worker
+    that dies, or does not answer within `timeout` seconds, is replaced if the cluster has room;
     otherwise its slots move to another worker. Its episodes are lost, and the rollout plays them
     again. From then on every request is a message, so that the request that kills a worker is
     known.
@@ -100,14 +92,10 @@ class RayExecutor:
         # Ray must not restart an actor, because it would silently lose its environments.
         self._class = ray.remote(num_cpus=1, resources=resources or {}, max_restarts=0)(EnvWorker)
         self._config = reward_mode, advice_kind, shaping
-        # Two messages per worker: it executes one while this process records the other.
-        self._batch = math.ceil(count / workers / 2) if advice_kind else count
         self._workers = [_RayWorker(self._class.remote(self._config)) for _ in range(workers)]
         self._pending: dict[Any, tuple[_RayWorker, list[int], float]] = {}  # by reference: worker, slots, time
         self._arrived: deque[tuple[Any, Future[Any]]] = deque()  # answers that are not read yet
         self._answers: deque[tuple[int, StepResult]] = deque()
-        # Results that a slot's worker computed in advance, each with the advice that it followed.
-        self._ahead: dict[int, deque[tuple[str, StepResult]]] = {}
         self._wakeup = Wakeup()
         self._greet()
 
@@ -131,17 +119,10 @@ class RayExecutor:
             raise
 
     def start(self, slot: int, episode: Episode) -> None:
-        self._ahead.pop(slot, None)  # results beyond the limit on turns
         self._send(slot, ("start", slot, episode))
 
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
-        if not self._ahead.get(slot):
-            self._send(slot, ("step", slot, commands, turn))
-            return
-        advice, result = self._ahead[slot].popleft()
-        if commands != (advice,):
-            raise EngineFailure(f"The policy follows advice, was advised {advice!r}, and replied {commands}.")
-        self._answers.append((slot, result))
+        self._send(slot, ("step", slot, commands, turn))
 
     def _send(self, slot: int, request: Request) -> None:
         self._workers[slot % len(self._workers)].outbox.append(request)
@@ -186,7 +167,7 @@ class RayExecutor:
         for worker in dict.fromkeys(self._workers):
             if worker.started is not None or not worker.outbox:
                 continue
-            size = self._batch if self.batched else 1
+            size = len(worker.outbox) if self.batched else 1
             for first in range(0, len(worker.outbox), size):
                 requests = worker.outbox[first : first + size]
                 ref = worker.actor.answer.remote(requests)
@@ -202,21 +183,19 @@ class RayExecutor:
     def _read(self, ref: Any, future: Future[Any]) -> list[tuple[int, StepResult]]:
         worker, slots, _ = self._pending[ref]
         try:
-            results: list[tuple[int, list[StepResult]]] = future.result()
+            results: list[tuple[int, StepResult]] = future.result()
         except self.ray.exceptions.RayActorError:
             self._replace(worker, "its worker died")
             return []
         except self.ray.exceptions.RayTaskError as error:  # the message or its answer cannot be pickled
             message = f"{EngineFailure.__name__}: {connect.last_line(error)}"
-            results = [(slot, [StepResult("", {}, error=message)]) for slot in slots]
+            results = [(slot, StepResult("", {}, error=message)) for slot in slots]
         except self.ray.exceptions.RayError as error:  # the answer was lost with its node
             self._replace(worker, f"its answer was lost ({type(error).__name__})")
             return []
         del self._pending[ref]
         worker.since = time.monotonic()
-        for slot, turns in results:
-            self._ahead[slot] = deque((before.advice or "", after) for before, after in pairwise(turns))
-        return [(slot, turns[0]) for slot, turns in results]
+        return results
 
     def _replace_silent(self) -> None:
         now = time.monotonic()
@@ -280,7 +259,6 @@ class RayExecutor:
         self._pending.clear()
         self._arrived.clear()
         self._answers.clear()
-        self._ahead.clear()
         for worker in self._workers:
             worker.outbox = []
 

@@ -20,7 +20,6 @@ from envsuite.core import declared_knobs
 from envsuite.errors import UsageError, did_you_mean
 from harness.generalization.cells import EvaluatedModel, GridCell, GridSetting, split_pair
 from harness.generalization.grids import SCHEMA
-from harness.generalization.heatmap import svg
 from harness.generalization.transfer import gaps, is_trained, transfers
 from harness.prompting.rewording import WORDINGS
 from harness.stats.intervals import interval_fields
@@ -110,7 +109,7 @@ def write_grid(
     settings: Sequence[GridSetting],
     cells: Sequence[GridCell],
 ) -> dict[str, Any]:
-    """Writes `grid.json` and `heatmap.svg` with the cells played so far. Returns the contents of `grid.json`.
+    """Writes `grid.json` with the cells played so far, and returns its contents.
 
     Runs are stored as paths relative to `folder`.
     """
@@ -135,7 +134,6 @@ def write_grid(
         **conclusions(cells),
     }
     write_atomically(folder / "grid.json", json.dumps(contents, indent=2) + "\n")
-    write_atomically(folder / "heatmap.svg", svg(contents))
     return contents
 
 

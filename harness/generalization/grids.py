@@ -4,21 +4,20 @@ generalisation/
     README.md           rendered: every grid as a table
     {grid}/
         grid.json       written by envsuite generalize
-        heatmap.svg     rendered
         NOTES.md        how the grid was run, and what it shows
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from envsuite.errors import DataError
 from envsuite.escaping import markdown
 from envsuite.reading import read_json
-from harness.generalization.heatmap import axis_names, layout, svg, words
 from harness.records import check_types
 
 SCHEMA = "envsuite-grid-1"
@@ -79,12 +78,49 @@ def _check(grid: dict[str, Any]) -> None:
 PAGE = """# Generalisation
 
 Grids that `envsuite generalize` measured ([method](../../docs/explanation/generalisation.md)): success, its 95 % interval and the number of games of each cell. Bold: a setting that the model was trained on.
-`make leaderboards` renders the tables and heat maps from each grid's `grid.json`.
+`make leaderboards` renders the tables from each grid's `grid.json`.
 """
 
 
+def axis_names(grid: dict[str, Any]) -> tuple[str, str]:
+    """Returns the names of the axes that run down and across; the second is '' for a grid of one axis."""
+    names = [axis["name"] for axis in grid["axes"]]
+    return (names[0], "") if len(names) == 1 else (", ".join(names[:-1]), names[-1])
+
+
+def layout(grid: dict[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, Any]]]:
+    """Returns (rows, columns, cells) of a grid: the last axis runs across, the others together run down."""
+    down, across = (grid["axes"], None) if len(grid["axes"]) == 1 else (grid["axes"][:-1], grid["axes"][-1])
+    rows = [", ".join(values) for values in itertools.product(*(axis["values"] for axis in down))]
+    columns = list(across["values"]) if across else [grid["metric"]]
+    cells = {
+        (
+            ", ".join(cell["at"][axis["name"]] for axis in down),
+            cell["at"][across["name"]] if across else grid["metric"],
+        ): cell
+        for cell in grid["cells"]
+    }
+    return rows, columns, cells
+
+
+def words(cell: dict[str, Any] | None) -> tuple[str, str]:
+    """Returns the two lines of a cell: its mean, and its interval with n."""
+    if cell is None or cell["mean"] is None:
+        return "not run", ""
+    bounds = "" if None in (cell["low"], cell["high"]) else f"[{cell['low']:.2f}, {cell['high']:.2f}] "
+    return f"{cell['mean']:.2f}", f"{bounds}n={cell['n']}"
+
+
+def lines(grid: dict[str, Any]) -> tuple[Sequence[str], list[list[str]]]:
+    """Returns (heads, rows) of the grid as text."""
+    rows, columns, cells = layout(grid)
+    return [axis_names(grid)[0], *columns], [
+        [row, *(" ".join(words(cells.get((row, column)))) for column in columns)] for row in rows
+    ]
+
+
 def pages(root: Path) -> dict[Path, str]:
-    """Returns the page of the grids below `root` and their heat maps, by path; empty without grids."""
+    """Returns the page of the grids below `root` by its path; empty without grids."""
     grids = {path.parent: read(path) for path in sorted(root.glob("*/grid.json"))}
     if not grids:
         return {}
@@ -93,13 +129,8 @@ def pages(root: Path) -> dict[Path, str]:
         notes = folder / "NOTES.md"
         sections += [f"## {folder.name}\n", *([notes.read_text()] if notes.exists() else []), table(grid)]
         differences = [f"- {line}" for line in conclusions(grid, markdown)]
-        sections += [
-            *differences,
-            *([""] if differences else []),
-            f"![heat map of {folder.name}]({folder.name}/heatmap.svg)\n",
-        ]
-    maps = {folder / "heatmap.svg": svg(grid) for folder, grid in grids.items()}
-    return {root / "README.md": "\n".join(sections), **maps}
+        sections += [*differences, *([""] if differences else [])]
+    return {root / "README.md": "\n".join(sections)}
 
 
 def table(grid: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ header, and removed from all messages.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -164,7 +165,10 @@ class OpenAIPolicy(RequestingPolicy):
             server = self._affinity.choose(key, available, self._in_flight)
             self._in_flight[server] += 1
             task = self._spawn(request.generation, self._finish(request, server))
-            task.add_done_callback(lambda _, server=server: self._in_flight.subtract([server]))
+            task.add_done_callback(functools.partial(self._ended, server))
+
+    def _ended(self, server: int, task: asyncio.Task[None]) -> None:
+        self._in_flight[server] -= 1
 
     async def _disconnect(self) -> None:
         if self._client is not None:

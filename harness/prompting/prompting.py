@@ -7,7 +7,7 @@ each remembered turn, and the current observation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.escaping import sendable
@@ -22,18 +22,6 @@ from harness.settings import setting
 from harness.types import Message, ToolCall, ToolSchema, Turn
 
 ADMISSIBLE = ("none", "latest", "all")
-
-
-@dataclass
-class Past:
-    """Earlier turns of an episode as messages: of each turn what the model saw, and its reply."""
-
-    complete: list[list[Message]] = field(default_factory=list)
-    """for each turn the messages with unchanged replies"""
-    short: list[list[Message]] = field(default_factory=list)
-    """for each turn the messages with replies reduced to their commands"""
-    by_agent: dict[int, Past] = field(default_factory=dict)
-    """earlier turns of each agent with a separate player"""
 
 
 def _is_on(word: str | bool) -> bool:
@@ -112,39 +100,28 @@ class Prompting:
         turns: Sequence[Turn],
         observation: str,
         admissible: Sequence[str],
-        past: Past | None = None,
         labels: Mapping[str, str] | None = None,
         agent: int = 0,
     ) -> list[Message]:
         """Returns the conversation that asks for the next command.
 
-        `labels` are the episode's labels, by which some protocols choose their words. `past` caches
-        an episode's earlier turns between calls; without it the time grows with the square of the
-        turns. The conversation of an `agent` has its own turns alone.
+        `labels` are the episode's labels, by which some protocols choose their words. The conversation of
+        an `agent` has its own turns alone.
         """
         if agent:
             turns = [turn for turn in turns if turn.agent == agent]
-            past = None if past is None else past.by_agent.setdefault(agent, Past())
         if self.protocol:
             view = EpisodeView(objective, turns, observation, admissible, labels or {})
             return protocols.load(self.protocol).messages(self.words, self.history, view)
-        past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
         task = [instructions.strip(), f"Objective: {objective}" if objective else ""]
         rules = [*map(self.reword, task), grammar.describe(self.thinking)]
-        for index in range(len(past.complete), len(turns)):
-            turn = turns[index]
-            listed = self.listed(turn.admissible) if self.admissible == "all" else ()
-            before = turns[index - 1] if index else None
-            seen = self._seen(self._news(turn.observation, before, objective), before, listed)
-            past.complete.append([*seen, self._reply(turn)])
-            past.short.append([*seen, self._short_reply(turn)])
         first = 0 if self.history < 0 else max(0, len(turns) - self.history)
         complete = first if self.history_reasoning is True else max(first, len(turns) - self.history_reasoning)
+        shown = [self._exchange(turns, index, objective, index >= complete) for index in range(first, len(turns))]
         listed = () if self.admissible == "none" else self.listed(admissible)
         before = turns[-1] if turns else None
-        current = self._seen(self._news(observation, before, objective), before, listed)
-        shown = [*past.short[first:complete], *past.complete[complete:], current]
+        shown.append(self._seen(self._news(observation, before, objective), before, listed))
         if first and shown[0][0]["role"] == "tool":  # its call is not remembered
             question: Message = {"role": "user", "content": shown[0][0]["content"]}
             shown[0] = [question, *(message for message in shown[0] if message["role"] == "assistant")]
@@ -152,6 +129,13 @@ class Prompting:
         for turn_messages in shown:
             messages += turn_messages
         return messages
+
+    def _exchange(self, turns: Sequence[Turn], index: int, objective: str, complete: bool) -> list[Message]:
+        """Returns the messages of an earlier turn: its observation, and its reply, `complete` or only the command."""
+        turn, before = turns[index], turns[index - 1] if index else None
+        listed = self.listed(turn.admissible) if self.admissible == "all" else ()
+        seen = self._seen(self._news(turn.observation, before, objective), before, listed)
+        return [*seen, self._reply(turn) if complete else self._short_reply(turn)]
 
     def _news(self, observation: str, before: Turn | None, objective: str) -> str:
         """Returns the observation, without a first one that the system message states already."""

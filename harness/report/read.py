@@ -14,7 +14,6 @@ from envsuite.errors import DataError
 from envsuite.types import knobs_json
 from harness import records
 from harness.generalization import grids
-from harness.generalization.heatmap import axis_names, layout
 from harness.stats.compare import Run, read_run, unlike
 from harness.suites import leaderboards
 
@@ -175,8 +174,8 @@ def _line(line: dict[str, Any]) -> dict[str, Any]:
 def read_grid(path: Path) -> MeasuredGrid:
     """Reads a generalisation grid. Raises DataError."""
     grid = grids.read(path)
-    rows, columns, cells = layout(grid)
-    down, across = axis_names(grid)
+    rows, columns, cells = grids.layout(grid)
+    down, across = grids.axis_names(grid)
     return MeasuredGrid(
         name=path.parent.name,
         metric=grid["metric"],

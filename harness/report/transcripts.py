@@ -14,7 +14,7 @@ from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import EnvsuiteError
 from harness.prompting.messages import shared_prefix
-from harness.prompting.prompting import Past, Prompting
+from harness.prompting.prompting import Prompting
 from harness.prompting.tool_calls import as_text
 from harness.records import Record, is_broken
 from harness.stats.compare import Run
@@ -81,7 +81,7 @@ class Replayer:
             replayed["shots"].append(images.number(encoded[key]))
 
         turns: list[Turn] = []
-        past, previous = Past(), list[tuple[str, int]]()
+        previous: list[tuple[str, int]] = []
         if text != record["first_observation"]:
             return {"difference": "the first observation differs today"}
         for number, step in enumerate(record["steps"], 1):
@@ -93,7 +93,7 @@ class Replayer:
             if self.prompting is not None:
                 seen = turn.observation, turn.admissible
                 messages = self.prompting.messages(
-                    env.instructions, env.objective, turns, *seen, past, env.labels(), turn.agent
+                    env.instructions, env.objective, turns, *seen, env.labels(), turn.agent
                 )
                 prompt = [(message["role"], strings.number(as_text(message))) for message in messages]
                 shared = shared_prefix(previous, prompt)

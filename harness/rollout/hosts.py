@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -242,20 +241,6 @@ class EnvHosts:
             self._by_slot[slot] = EnvHost(*self._config)
         host = self._by_slot[slot]
         return slot, host.start(*arguments) if kind == "start" else host.step(*arguments)
-
-    def play_on(self, request: Request, seconds: float) -> tuple[int, list[StepResult]]:
-        """Executes a request, and then follows the environment's advice for up to `seconds`;
-        returns all results.
-        """
-        until = time.monotonic() + seconds
-        slot, result = self.answer(request)
-        results = [result]
-        turn = 0 if request[0] == "start" else request[-1] + 1
-        while result.advice and time.monotonic() < until:
-            result = self._by_slot[slot].step((result.advice,), turn)
-            results.append(result)
-            turn += 1
-        return slot, results
 
     def close(self) -> None:
         for host in self._by_slot.values():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
 from harness.prompting.grammars import Parsed
-from harness.prompting.prompting import Past, Prompting
+from harness.prompting.prompting import Prompting
 from harness.reasoning import is_thinking
 from harness.rollout.activity import Activity
 from harness.rollout.executors import Executor, StepResult
@@ -35,7 +35,6 @@ def next_prompt(
     observation: str,
     admissible: Sequence[str],
     prompting: Prompting,
-    past: Past,
     key: str,
     agent: int = 0,
 ) -> Prompt:
@@ -44,9 +43,7 @@ def next_prompt(
     An `agent` has only seen its own turns, in a separate conversation.
     """
     return Prompt(
-        messages=prompting.messages(
-            run.instructions, run.objective, turns, observation, admissible, past, run.labels, agent
-        ),
+        messages=prompting.messages(run.instructions, run.objective, turns, observation, admissible, run.labels, agent),
         admissible=prompting.listed(admissible),
         seed=run.episode.turn_seed(len(turns)),
         key=f"{key}\0agent {agent}" if agent else key,
@@ -68,7 +65,6 @@ class EpisodeState:
     reply: Reply | None = None
     parsed: Parsed = Parsed(())
     began: float = field(default_factory=time.monotonic)
-    past: Past = field(default_factory=Past)
 
     @classmethod
     def begin(
@@ -97,7 +93,7 @@ class EpisodeState:
         admissible = result.info["admissible_commands"]
         if not reads:
             return Prompt((), admissible, 0, self.key, result.advice, turn, run.episode, agent=self.agent)
-        return next_prompt(run, run.turns, result.observation, admissible, prompting, self.past, self.key, self.agent)
+        return next_prompt(run, run.turns, result.observation, admissible, prompting, self.key, self.agent)
 
     def answer(self, reply: Reply, prompting: Prompting, advised: bool) -> bool:
         """Stores a reply and parses its commands. Returns False if the reply ends the episode."""

@@ -51,7 +51,7 @@ def folders(root: Path) -> list[Path]:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """Returns every page of the boards and grids below `root`, and the grids' heat maps, by path."""
+    """Returns every page of the boards and grids below `root`, by path."""
     boards = {folder: read(folder) for folder in folders(root)}
     return {
         root / "README.md": index(list(boards.values())),

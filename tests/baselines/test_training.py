@@ -14,12 +14,12 @@ torch = pytest.importorskip("torch")
 from baselines import cli
 from baselines import recipe as recipes
 from baselines.algorithms import actor_critic, grpo, module_of, poad, policy_step, ppo, rloo, twosome
-from baselines.algorithms.episode_rows import token_rewards
 from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateConfig, UpdateInput
 from baselines.batch import collate
 from baselines.collection.actor import Actor
 from baselines.collection.sampler import GameSampler
+from baselines.episode_rows import token_rewards
 from baselines.networks.model import Model, ModelConfig
 from baselines.studies import tiny_model
 from baselines.train import TrainingRun

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from baselines import recipe as recipes
 from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft
-from baselines.algorithms.episode_rows import token_rewards
 from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateConfig, UpdateInput
 from baselines.batch import collate, evaluate, turn_rewards
+from baselines.episode_rows import token_rewards
 from baselines.logging import checkpoints, progress
 from baselines.math.losses import NonFiniteLoss
 from baselines.networks.model import Model, ModelConfig

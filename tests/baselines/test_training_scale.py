@@ -224,18 +224,6 @@ def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, variabl
         collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("words", "variables", "message"), REFUSED)
-def test_a_launchers_processes_are_refused(folder, tmp_path, words, variables, message):
-    path = write(tmp_path / "recipe.toml", recipe(folder))
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_machines", "1", "--dynamo_backend", "no"]
-    train = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o", tmp_path / "run"]
-    quiet = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([*launch, *words.split(), *train], cwd=ROOT, env=quiet, capture_output=True, text=True)
-    assert done.returncode and message in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
 def test_one_process_needs_no_launcher():
     assert (collectives.size(), collectives.first(), collectives.share([1, 2]), collectives.gather([3])) == (
         1,

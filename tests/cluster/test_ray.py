@@ -61,7 +61,7 @@ def test_a_cluster_with_a_server_of_random_latencies_writes_the_same_bytes(clust
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "batched", "cap"), [("random", True, 3), ("expert", False, None), ("idle", True, 2)])
 def test_two_nodes_and_one_process_write_the_same_bytes(two_nodes, tmp_path, model, batched, cap, monkeypatch):
-    """`cap`: the worker has played on beyond the rollout's own cap on turns. `idle` asks for no advice."""
+    """`idle` asks for no advice."""
     monkeypatch.setattr(registry.env_class(registry.TASKS["HiLo-v0"]), "isolate", not batched)
     cfg = config(model=model, attempts=2, max_turns=cap)
     assert results(cfg, tmp_path / "ray", **on(two_nodes)) == results(cfg, tmp_path / "local", num_workers=0)

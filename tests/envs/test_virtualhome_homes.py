@@ -21,9 +21,9 @@ from envsuite.envs.virtualhome.homes.env import DrawnHomeEnv
 from envsuite.envs.virtualhome.homes.game import HomeGame
 from envsuite.envs.virtualhome.homes.generator import draw_home
 from envsuite.envs.virtualhome.homes.goals import Alternatives, GoalTracker, conditions, ground
-from envsuite.envs.virtualhome.homes.layouts import Dice, layout
+from envsuite.envs.virtualhome.homes.layouts import layout
 from envsuite.envs.virtualhome.homes.search import ReducedSearch, relevant_keys
-from envsuite.envs.virtualhome.homes.structure import outline, split_of, split_of_seed, structure
+from envsuite.envs.virtualhome.homes.structure import split_of, split_of_seed, structure
 from envsuite.envs.virtualhome.homes.text import phrase
 from envsuite.envs.virtualhome.homes.vocabulary import (
     catalog,
@@ -571,36 +571,6 @@ def test_a_snapshot_brings_the_very_same_episode_back():
     env.restore(snapshot)
     assert [env.step(env.expert())[0] for _ in range(4)] == first
     assert env.expert("partial") is not None
-
-
-@pytest.mark.parametrize("split", ["train", "unseen_home", "unseen_object"])
-def test_what_is_known_of_earlier_games_changes_no_game(split, monkeypatch):
-    """Draws homes with an empty memory of verdicts, and again with a full one, which skips the objects of the rejected."""
-    drawn_with = DrawSettings(rooms=3, objects=8, distractors=2, split=split)
-    skip, numbers = Dice.skip, []
-    monkeypatch.setattr(Dice, "skip", lambda dice, number: (numbers.append(number), skip(dice, number)))
-
-    def draw(seed):
-        drawn = draw_home.__wrapped__(seed, drawn_with)
-        return drawn.goal, drawn.plan, drawn.home.start, drawn.home.things
-
-    seeds = range(60)
-    first = []
-    for seed in seeds:
-        outline.cache_clear()
-        first.append(draw(seed))
-    skipped_at_first = len(numbers)
-    for seed in seeds:
-        draw(seed)
-    assert [draw(seed) for seed in seeds] == first
-    assert len(numbers) > skipped_at_first
-
-
-def test_every_home_has_a_place_for_any_object():
-    """A draft relies on it when it skips the objects of a rejected game: each then takes four numbers."""
-    for rooms in (2, 5, 8):
-        for split in ("train", "unseen_home", "unseen_appliance"):
-            assert all(layout(plan, rooms, split).usual["*"] for plan in range(100))
 
 
 @pytest.mark.parametrize(("level", "digest"), DIGESTS.items())

@@ -14,7 +14,6 @@ from harness import report
 from harness.cli.report import main
 from harness.evaluate import RunConfig, evaluate
 from harness.generalization import grids
-from harness.generalization.heatmap import layout
 from harness.policies import make_policy
 from harness.report.transcripts import choose
 from tests import toys  # noqa: F401
@@ -214,12 +213,14 @@ def test_a_grid_is_read_with_what_was_not_run_left_open(tmp_path):
         report.gather([tmp_path])
 
 
-def test_a_grid_of_one_axis_is_laid_out_as_in_its_heat_map(tmp_path):
+def test_a_grid_of_one_axis_is_laid_out_as_on_its_page(tmp_path):
     cells = [{**one, "at": {"size": one["at"]["size"]}} for one in GRID["cells"]]
     (tmp_path / "grid.json").write_text(json.dumps({**GRID, "axes": GRID["axes"][:1], "cells": cells}))
     (grid,) = report.gather([tmp_path]).grids
     assert (grid.rows, grid.columns, grid.column_axis) == (["4", "8"], ["success"], "")
-    assert (grid.rows, grid.columns, list(grid.cells)) == tuple(map(list, layout(grids.read(tmp_path / "grid.json"))))
+    assert (grid.rows, grid.columns, list(grid.cells)) == tuple(
+        map(list, grids.layout(grids.read(tmp_path / "grid.json")))
+    )
     page = report.render(report.gather([tmp_path]))
     assert 'size ↓</th><th scope="col">success</th>' in page and "<b>50.0</b>" in page
 

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from envsuite import registry
-from envsuite.types import DEFAULT_SHAPING, StopReason
+from envsuite.types import StopReason
 from harness import records
 from harness.policies import make_policy
 from harness.prompting.prompting import Prompting
 from harness.rollout import workers
 from harness.rollout.executors import LocalExecutor, ProcessExecutor
-from harness.rollout.hosts import EnvHosts
 from harness.rollout.loop import rollout
 from harness.types import Reply, episode
 from tests import toys  # noqa: F401  registers the toys
@@ -38,21 +37,6 @@ def test_what_is_played_does_not_depend_on_slots_or_processes():
     assert single == play(random, todo, LocalExecutor(7, advice_kind="random"))
     assert single == play(random, todo, ProcessExecutor(5, 2, advice_kind="random"))
     assert len({str(run["steps"]) for run in single}) > 12  # attempts differ
-
-
-def test_a_worker_that_plays_on_shows_what_asking_turn_by_turn_does():
-    for advice_kind in ("random", "expert"):
-        (game,) = episodes("HiLo-v0", 1, size=512)
-        ahead, slowly = (
-            EnvHosts(("sparse", advice_kind, DEFAULT_SHAPING)),
-            EnvHosts(("sparse", advice_kind, DEFAULT_SHAPING)),
-        )
-        _, answers = ahead.play_on(("start", 0, game), 60.0)
-        expected = [slowly.answer(("start", 0, game))[1]]
-        while expected[-1].advice:
-            expected.append(slowly.answer(("step", 0, (expected[-1].advice,), len(expected) - 1))[1])
-        assert answers == expected and answers[-1].terminated | answers[-1].truncated
-    assert len(ahead.play_on(("start", 0, game), 0.0)[1]) == 1, "no time, no more than was asked"
 
 
 def test_the_random_player_draws_with_the_seed_of_the_turn():

@@ -10,7 +10,7 @@ It plays nothing: it gives the log-probs of the tokens that the student sampled 
     loss = policy_weight * GRPO + distil_coef * estimate of KL(pi || pi_T)                distillation = "kl" (OPSD)
 
 The gradient passes through log pi alone. SDAR's term raises tokens that the teacher prefers and hardly
-touches the others; "kl" also lowers those that the teacher rejects. With `policy_weight = 0` no reward is used.
+touches the others; "kl" also lowers tokens that the teacher rejects. With `policy_weight = 0` no reward is used.
 
 Left open by the papers, and chosen here: SDAR's privileged context are retrieved skills and OPSD's is a reference
 solution; here it is the expert's next command, one line at the end of the last message. OPSD's main loss
@@ -47,7 +47,7 @@ class SDAR(GroupConfig):
     expert: str = "expert"
     """Expert whose next command the teacher reads: expert, or expert:KIND."""
     teacher: Literal["present", "first"] = "present"
-    """Weights of the teacher: those before the update (SDAR), or those that training began with (OPSD)."""
+    """Weights of the teacher: before the update (SDAR), or at the beginning of training (OPSD)."""
     distillation: Literal["gated", "kl"] = "gated"
     """gated: SDAR's gated difference of log-probs | kl: the gradient of KL(student || teacher), estimated on the
     sampled tokens."""
@@ -109,7 +109,7 @@ def update(inputs: UpdateInput[Config]) -> dict[str, float]:
 def teacher_logprobs(inputs: UpdateInput[Config], trajectories: Sequence[Trajectory]) -> Tensor:
     """Returns the teacher's log-probs of all sampled tokens in the order of play, NaN where it is not asked. [N]"""
     model, temperature = inputs.model, inputs.temperature
-    asked = [bool(turn.reply.extra[ADVISED]) for run in trajectories for turn in run.turns for _ in turn.reply.ids]
+    is_advised = [bool(turn.reply.extra[ADVISED]) for run in trajectories for turn in run.turns for _ in turn.reply.ids]
     batch = collate([_as_advised(run) for run in trajectories], whole=False)
 
     def present(rows: MicroBatch) -> Tensor:
@@ -120,14 +120,14 @@ def teacher_logprobs(inputs: UpdateInput[Config], trajectories: Sequence[Traject
 
     weights = first if inputs.config.teacher == "first" else present
     logprobs = evaluate(model, weights, batch, inputs.config.micro_rows)
-    return torch.where(torch.tensor(asked), logprobs, torch.nan)
+    return torch.where(torch.tensor(is_advised), logprobs, torch.nan)
 
 
 def distillation(config: SDAR, new: Tensor, teacher: Tensor) -> Tensor:
     """Returns the weighted distillation of each token, 0 where the teacher is not asked. [b, l]"""
-    asked = ~teacher.isnan()
-    losses = distillation_loss(new, torch.where(asked, teacher, new.detach()), config.distillation, config.gate)
-    return config.distil_coef * torch.where(asked, losses, 0.0)
+    is_advised = ~teacher.isnan()
+    losses = distillation_loss(new, torch.where(is_advised, teacher, new.detach()), config.distillation, config.gate)
+    return config.distil_coef * torch.where(is_advised, losses, 0.0)
 
 
 def _as_advised(run: Trajectory) -> Trajectory:

@@ -10,7 +10,7 @@ The estimator E is the model's critic: with `model.critic = "own"` a copy of the
 head, which reads the last token of each reply.
 
 In the paper the estimator is trained once, on episodes of the fine-tuned model, and PPO learns from
-the redistributed rewards with a critic of its own. Here the estimator keeps learning from the
+the redistributed rewards with another critic. Here the estimator keeps learning from the
 episodes of every update; `estimator_warmup` updates train it alone. It judges the episodes of an
 update before it learns their outcome. The single critic is the estimator, so that turns are compared
 within groups in place of PPO's advantages. The published code has a grounding reward of 0.5. A turn

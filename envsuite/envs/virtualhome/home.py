@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 FLAGS = ("surface", "container", "door", "switch", "seat", "target", "always_on")
 """properties of things that a home stores as bit masks"""
 _flags_of = attrgetter(*FLAGS)
-BITS = tuple(1 << i for i in range(1024))
-"""Bits of rooms and things: all homes share these integers, so that many games at once need less memory."""
-
-
-_T = TypeVar("_T")
-
-
-@lru_cache(maxsize=65536, typed=True)
-def interned(value: _T) -> _T:
-    """Returns one object for all equal values of a type.
-
-    Thousands of floor plans then need less memory, and the search for cyclic garbage has less to walk over.
-    """
-    return value
 
 
 class Thing(NamedTuple):
@@ -79,7 +65,7 @@ class Home:
         self.rooms = dict(rooms)
         self.start = start
         self.names = (*rooms, *by_key)
-        self.bit = dict(zip(self.names, BITS, strict=False))
+        self.bit = {name: 1 << i for i, name in enumerate(self.names)}
         self.nouns = {self.bit[key]: noun for key, noun in rooms.items()}
         self.nouns |= {self.bit[key]: thing.words for key, thing in by_key.items()}
         self.room_mask = (1 << len(rooms)) - 1
@@ -113,8 +99,6 @@ class Home:
         self.at_root: dict[int, int] = {}
         for bit, root in self.root.items():
             self.at_root[root] = self.at_root.get(root, 0) | bit
-        self.memo: dict[str, Any] = {}
-        """texts and lists that depend on rooms and furniture alone, shared with all homes made by `furnished`"""
 
     @cached_property
     def things(self) -> dict[str, Thing]:
@@ -135,7 +119,7 @@ class Home:
             home.opened |= self.bit[key] * thing.opened
             home.powered |= self.bit[key] * thing.powered
         first, number = self.first_movable, len(objects)
-        bits = BITS[first : first + number]
+        bits = tuple(1 << i for i in range(first, first + number))
         home.movables, home.movable_keys, home.movable_bits = tuple(objects.values()), tuple(objects), bits
         home.names = (*self.names, *objects)
         home.bit = {**self.bit, **dict(zip(objects, bits, strict=True))}
@@ -158,10 +142,9 @@ class Home:
         """Returns the single bits of a mask, lowest first."""
         bits = []
         while mask:
-            bit = BITS[mask.bit_length() - 1]
+            bit = mask & -mask
             bits.append(bit)
             mask ^= bit
-        bits.reverse()
         return bits
 
     def keys(self, mask: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Server affinity: assigns conversations to replicas or servers, so that cached prefixes are reused."""
+"""Server affinity: assigns conversations to servers, so that cached prefixes are reused."""
 
 from __future__ import annotations
 

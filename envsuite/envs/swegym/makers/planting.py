@@ -27,6 +27,7 @@ from envsuite.envs.swegym.makers.sdists import Layout
 from envsuite.envs.swegym.planted import packages, tasks
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Pool
 
 JOBS = "jobs.jsonl"
 GUESSED = Layout()
@@ -114,7 +115,8 @@ def _build_one(folder: Path, job: BuildJob, seconds: float, rounds: int, layout:
         job.rejected = dict(log.reasons.most_common())
         job.finished = time.monotonic() - began < seconds
         if not job.tasks:
-            job.error = f"{package.title} has no task: {_counted(log) or 'no candidate was decided'}."
+            counted = ", ".join(f"{reason} {count}" for reason, count in job.rejected.items())
+            job.error = f"{package.title} has no task: {counted or 'no candidate was decided'}."
     except (DataError, UsageError, EngineFailure) as error:
         if isinstance(error, EngineFailure):  # a later run may have more luck
             job.finished = False
@@ -153,15 +155,17 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
     pools = suite.pools(drivers.choose(), workers, package.needs)
     threads = ThreadPoolExecutor(workers)
 
-    def decide(base: generator.Baseline, bugs: Sequence[tasks.PlantedBug]) -> tasks.PlantedTask | str:
-        try:
-            task = generator.verify(pools, base, bugs)
-        except generator.Rejected as reason:
-            return str(reason)
-        return task if generator.confirmed(pools[0], base, task) else "not confirmed by the complete suite"
-
     try:
-        log = BuildLog(folder, package, lambda: generator.baseline(pools, package))
+        base = _stored(folder, package) or _measured(folder, package, pools)
+        log = BuildLog(folder, base)
+
+        def decide(bugs: Sequence[tasks.PlantedBug]) -> tasks.PlantedTask | str:
+            try:
+                task = generator.verify(pools, base, bugs)
+            except generator.Rejected as reason:
+                return str(reason)
+            return task if generator.confirmed(pools[0], base, task) else "not confirmed by the complete suite"
+
         for number in range(1, rounds + 1):
             for kinds in ([1], [bugs for bugs in ROUND if bugs > 1]):
                 waiting = {bugs: log.undecided(bugs, number) for bugs in kinds}
@@ -169,8 +173,7 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
                     batch = [each for bugs in kinds for each in islice(waiting[bugs], log.lacking(bugs, number))]
                     if not batch:
                         break
-                    decisions = threads.map(decide, [log.base] * len(batch), batch)
-                    for candidate, decision in zip(batch, decisions, strict=True):
+                    for candidate, decision in zip(batch, threads.map(decide, batch), strict=True):
                         log.note(candidate, decision)
         return log
     finally:
@@ -179,18 +182,25 @@ def build(folder: Path, package: packages.Package, workers: int, seconds: float,
             pool.close()
 
 
-class BuildLog:
-    """Decisions about one package: its baseline, and one line per candidate."""
+def _stored(folder: Path, package: packages.Package) -> generator.Baseline | None:
+    """Returns the baseline that an earlier build measured; None without one."""
+    path = folder / f"{package.name}.baseline.json"
+    return generator.Baseline(package, **json.loads(path.read_text())) if path.exists() else None
 
-    def __init__(self, folder: Path, package: packages.Package, measure: Callable[[], generator.Baseline]) -> None:
-        """`measure` is called if the folder has no baseline of the package."""
-        path = folder / f"{package.name}.baseline.json"
-        if path.exists():
-            self.base = generator.Baseline(package, **json.loads(path.read_text()))
-        else:
-            self.base = measure()
-            fields = {key: getattr(self.base, key) for key in ("tests", "lines", "seconds")}
-            write_atomically(path, json.dumps(fields))
+
+def _measured(folder: Path, package: packages.Package, pools: Sequence[Pool]) -> generator.Baseline:
+    """Measures the baseline of a package and stores it. Raises DataError."""
+    base = generator.baseline(pools, package)
+    fields = {key: getattr(base, key) for key in ("tests", "lines", "seconds")}
+    write_atomically(folder / f"{package.name}.baseline.json", json.dumps(fields))
+    return base
+
+
+class BuildLog:
+    """Decisions about the candidates of one package, one line each."""
+
+    def __init__(self, folder: Path, base: generator.Baseline) -> None:
+        self.base, package = base, base.package
         self.path = folder / f"{package.name}.jsonl"
         self.rows = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
         self.decided = {row["digest"] for row in self.rows}
@@ -242,20 +252,11 @@ class BuildLog:
         return [task for task in built if task.fail_to_pass]  # a bug may break only tests that the package leaves out
 
 
-def _counted(log: BuildLog) -> str:
-    return ", ".join(f"{reason} {count}" for reason, count in log.reasons.most_common())
-
-
 def _write(folder: Path, rounds: int) -> None:
     """Writes the list of tasks: the first `rounds` rounds in a folder's logs."""
     listed, tests = [], {}
     for package in packages.described(folder).values():
-        if (folder / f"{package.name}.baseline.json").exists():
-            log = BuildLog(folder, package, _no_baseline)
-            tests[package.name] = log.base.tests
-            listed += log.listed(rounds)
+        if base := _stored(folder, package):
+            tests[package.name] = base.tests
+            listed += BuildLog(folder, base).listed(rounds)
     tasks.write(listed, tests, folder / tasks.MANIFEST)
-
-
-def _no_baseline() -> generator.Baseline:
-    raise AssertionError("the folder has the baseline")

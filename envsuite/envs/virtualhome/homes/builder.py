@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -22,7 +21,7 @@ from envsuite.envs.virtualhome.homes.goals import (
 from envsuite.envs.virtualhome.homes.layouts import Dice, Places, layout
 from envsuite.envs.virtualhome.homes.lower_bound import LowerBound
 from envsuite.envs.virtualhome.homes.rules import HomeRules
-from envsuite.envs.virtualhome.homes.structure import facts_of, mentions, outline, split_of
+from envsuite.envs.virtualhome.homes.structure import facts_of, mentions, split_of, split_of_facts
 from envsuite.envs.virtualhome.homes.vocabulary import (
     GoalClass,
     categories,
@@ -42,7 +41,6 @@ from envsuite.envs.virtualhome.homes.vocabulary import (
 MIN_COMMANDS = 5
 MAX_WAYS = 4  # to fix the choices of a goal; the exact planner tries all of them
 _TRIES = 12  # sentences and places tried for one home
-_DRAWS_PER_OBJECT = 4  # its name, the chances of surprise and of a door, and its place
 _COUNTS = {1: "", 2: "two", 3: "three"}
 
 
@@ -252,20 +250,14 @@ class EpisodeBuilder:
                 if thing is None:
                     return None
                 objects[item] = thing
-            known = outline(facts_of(mentioned_things, start, plan.things, changed | objects))
-            if known.split == self.split:
+            if split_of_facts(facts_of(mentioned_things, start, plan.things | changed | objects)) == self.split:
                 break
         else:
-            return None
-        if known.long_enough is False and not self.bare:
-            self._skip_other_items()
             return None
         if not self._add_other_items(objects):
             return None
         home = plan.home.furnished(dict(sorted(objects.items())), start, changed)
-        if known.long_enough is None:
-            known.long_enough = _is_long_enough(GoalTracker(HomeRules(home), goal))
-        return DrawnHome(home, goal, self.plan) if known.long_enough else None
+        return DrawnHome(home, goal, self.plan) if _is_long_enough(home, goal) else None
 
     def _place(self, item: str, avoid: set[str]) -> Thing | None:
         """Places an object at the start, not at furniture in `avoid`. Returns None without a place."""
@@ -283,7 +275,8 @@ class EpisodeBuilder:
                 return None
             place = self.dice.weighted(places)
         furniture = plan.things[place]
-        return _loose_thing(item, place, furniture.room, furniture.container)
+        at: dict[str, Any] = {"inside": place} if furniture.container else {"on": (place,)}
+        return Thing(item, furniture.room, movable=True, sort=sort_of(item), **at)
 
     def _places_without(self, avoid: set[str], sort: str, hidden: bool) -> Places:
         """Returns the usual places of an object, or all if there are none, without those in `avoid`."""
@@ -315,30 +308,14 @@ class EpisodeBuilder:
             objects[item] = thing
         return len(nouns_to_add) == number
 
-    def _skip_other_items(self) -> None:
-        """Draws as many numbers as `_add_other_items`, for a discarded episode that needs no place to be bare."""
-        free = len(self._free(nouns, "*", unseen=False))
-        number = self.settings.objects - len(self.items)
-        self.dice.skip(free + _DRAWS_PER_OBJECT * min(max(number, 0), free))
 
-
-def _is_long_enough(tracker: GoalTracker) -> bool:
-    """Returns True if no part of a goal holds at the start and every way to reach it takes enough commands.
-
-    It depends on the facts in `structure.py` alone: other objects are neither at places that must be bare, nor does any
-    condition mention them.
-    """
-    rules, goal = tracker.rules, tracker.goal
+def _is_long_enough(home: Home, goal: OrderedGoal) -> bool:
+    """Returns True if no part of a goal holds at the start and every way to reach it takes enough commands."""
+    rules = HomeRules(home)
+    tracker = GoalTracker(rules, goal)
     if any(tracker.holds(rules.start, part) for part in range(len(goal.parts))):
         return False
     return all(LowerBound(rules, grounded)(rules.start, 0) >= MIN_COMMANDS for grounded in ground(goal))
-
-
-@lru_cache(maxsize=16384)
-def _loose_thing(item: str, place: str, room: str, inside: bool) -> Thing:
-    """Returns an object in or on a piece of furniture; all homes share it."""
-    on = () if inside else (place,)
-    return Thing(item, room, on=on, inside=place if inside else "", movable=True, sort=sort_of(item))
 
 
 def _sentence(texts: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from envsuite.envs.virtualhome.home import Home, Thing, interned
+from envsuite.envs.virtualhome.home import Home, Thing
 from envsuite.envs.virtualhome.homes.structure import split_of
 from envsuite.envs.virtualhome.homes.vocabulary import (
     catalog,
@@ -57,12 +57,6 @@ class Dice:
         keys = [random() for _ in options]
         return [options[i] for i in sorted(range(len(keys)), key=keys.__getitem__)]
 
-    def skip(self, number: int) -> None:
-        """Draws `number` choices that nobody needs."""
-        random = self.random
-        for _ in range(number):
-            random()
-
 
 class Places(NamedTuple):
     """Furniture where an object can start, with weights."""
@@ -110,7 +104,7 @@ class FurnishedPlan:
     def usual_by_door(self) -> dict[tuple[str, bool], Places]:
         """Returns (category, behind a door) -> the part of `usual` with or without a door, or all if there is none."""
         usual = self.usual
-        return {(sort, door): interned(self.by_door(usual[sort], door)) for sort in usual for door in (False, True)}
+        return {(sort, door): self.by_door(usual[sort], door) for sort in usual for door in (False, True)}
 
     def by_door(self, places: dict[str, float], door: bool) -> Places:
         """Returns the places with or without a door, or all if there is none."""
@@ -193,7 +187,7 @@ def layout(plan: int, rooms: int, split: str) -> FurnishedPlan:
         if faces in things:
             room = things[faces].room
         name = names.get(key, key)
-        things[name] = thing = interned(Thing(name, room, on=on, faces=faces, **properties))
+        things[name] = thing = Thing(name, room, on=on, faces=faces, **properties)
         for kind in _kinds_of(thing, spec):
             kinds.setdefault(kind, []).append(name)
     identity = repr((room_names[0], sorted(room_names), sorted((thing.key, thing.room) for thing in things.values())))

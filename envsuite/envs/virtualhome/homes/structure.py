@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
@@ -62,19 +61,10 @@ Facts = tuple[tuple[str, ...], tuple[Relation, ...]]
 """What each room or thing can do, and the relations between them: a game without names."""
 
 
-@dataclass
-class Outline:
-    """What is known of all games with the same facts."""
-
-    split: str
-    long_enough: bool | None = None
-    """True if they begin with nothing done and need enough commands; None until the first of them was examined"""
-
-
 @lru_cache(maxsize=8192)
-def outline(facts: Facts) -> Outline:
-    """Returns what is known of the games with these facts; the latest ones are kept."""
-    return Outline(_split_of(_refined(*facts)))
+def split_of_facts(facts: Facts) -> str:
+    """Returns the split of the games with these facts."""
+    return _split_of(_refined(*facts))
 
 
 def mentions(goal: OrderedGoal, devices: Mapping[str, str]) -> list[Mention]:
@@ -102,14 +92,9 @@ def _mention(name: str, condition: Condition, devices: Mapping[str, str]) -> Men
     return f"{name}: {kind}", (x, y) if y else (x,)
 
 
-def facts_of(
-    mentioned: Sequence[Mention], start: str, things: Mapping[str, Thing], special: Mapping[str, Thing] | None = None
-) -> Facts:
-    """Returns the facts about what a goal mentions; rooms and things are numbered in the order of their mention.
-
-    `special` has things that `things` lacks or has in another state.
-    """
-    numbering = _Numbering(things, special or {})
+def facts_of(mentioned: Sequence[Mention], start: str, things: Mapping[str, Thing]) -> Facts:
+    """Returns the facts about what a goal mentions; rooms and things are numbered in the order of their mention."""
+    numbering = _Numbering(things)
     numbering.relate("start", (start,))
     for relation, keys in mentioned:
         numbering.relate(relation, keys)
@@ -119,8 +104,8 @@ def facts_of(
 class _Numbering:
     """Numbers rooms and things as they are mentioned, and adds where each of them is."""
 
-    def __init__(self, things: Mapping[str, Thing], special: Mapping[str, Thing]) -> None:
-        self.things, self.special = things, special
+    def __init__(self, things: Mapping[str, Thing]) -> None:
+        self.things = things
         self.kinds: list[str] = []
         self.relations: list[Relation] = []
         self._numbers: dict[str, int] = {}
@@ -132,7 +117,7 @@ class _Numbering:
 
     def _add(self, key: str) -> int:
         number = self._numbers[key] = len(self.kinds)
-        thing = self.special.get(key) or self.things.get(key)
+        thing = self.things.get(key)
         if thing is None:
             self.kinds.append("room")
         else:
