@@ -56,7 +56,7 @@ def plan(
     for pattern in patterns:
         if pattern.startswith(suites.PREFIX):
             name = pattern.removeprefix(suites.PREFIX)
-            settings = under_suite(flags, name)
+            settings: Flags = under_suite(flags, name)
             tasks = suites.tasks(name)
         else:
             name = ""
