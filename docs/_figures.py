@@ -3,7 +3,7 @@
 A page marks a figure with a comment and this module writes the text up to the closing comment:
 
     <!-- floor: alfworld-easy -->51 of 300 games, 17.0 % [13.2, 21.7]<!-- end -->
-    <!-- board: overcooked Overcooked-easy-v0 random -->10.0 % [2.8, 30.1]<!-- end -->
+    <!-- board: overcooked Overcooked-easy-v0 random -->0.0 % [0.0, 16.1]<!-- end -->
     <!-- table: ALFWorld-valid_seen-v0 random -->0 of 140 games, 0.0 % [0.0, 2.7]<!-- end -->
 """
 

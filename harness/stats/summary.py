@@ -28,9 +28,9 @@ def summarise(records: Iterable[Record]) -> Summary:
         >>> from pathlib import Path
         >>> from harness.records import read_results
         >>> games = read_results(Path("leaderboards/overcooked/results.jsonl.gz"))
-        >>> easy = [game for game in games if game["task"] == "Overcooked-easy-v0"]
-        >>> percent(summarise(game for game in easy if game["model"] == "random")["success"])
-        '10.0 [1.2, 31.7] n=20'
+        >>> salad = [game for game in games if game["task"] == "Overcooked-tomato_salad-v0"]
+        >>> percent(summarise(game for game in salad if game["model"] == "random")["success"])
+        '55.0 [31.5, 76.9] n=20'
     """
     reasoning = 0
     broken, clusters = 0, list[tuple[str, str, int]]()

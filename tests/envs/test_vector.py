@@ -9,10 +9,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from envsuite.vector.base import TextVectorEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envsuite import registry
+from envsuite.vector import TextVectorEnv
 from tests.toys import Faulty
 
 TASKS = ("Overcooked-tomato_salad-v0", "Overcooked-easy-v0", "VirtualHome-entertainment-v0", "VirtualHome-easy-v0")
