@@ -29,6 +29,7 @@ from envsuite.envs.textworld.observation import compact, opening_text
 from envsuite.envs.textworld.story_files import check_story
 from envsuite.errors import BadKnob, DataError, EngineFailure
 from harness.cli import data
+from tests.envs.textworld_games import tw_make
 
 textworld = pytest.importorskip("textworld")
 
@@ -351,7 +352,7 @@ def test_admissible_commands_exclude_looking_except_at_the_cookbook(kinds):
 def test_seeds_equal_those_of_tw_make_and_names_those_of_the_guide(kinds):
     _, _, info = kinds["custom"]
     assert info["labels"] == {"task_type": "custom", "instance": "w2-o3-q4_3"}
-    assert game_spec("custom", KINDS["custom"], 3).tw_make == [
+    assert tw_make(game_spec("custom", KINDS["custom"], 3)) == [
         "custom", "--nb-objects", "3", "--quest-length", "4", "--world-size", "2", "--seed", "3",
     ]  # fmt: skip
 

@@ -24,7 +24,8 @@ from envsuite.errors import EngineFailure
 pytest.importorskip("textworld")
 from textworld.generator import chaining
 
-from envsuite.envs.textworld.generator import CannotGenerate, canonical_game, compile_game, content_digest, make_game
+from envsuite.envs.textworld.generator import CannotGenerate, compile_game, content_digest, make_game
+from tests.envs.textworld_games import canonical_game, tw_make
 
 GRID = [(2, 3, 4), (8, 3, 4), (2, 12, 4), (8, 12, 4), (4, 6, 8)]
 SPECS = [
@@ -90,7 +91,7 @@ def same_as_tw_make(specs, folder):
     script = str(Path(sys.executable).parent / "tw-make")
     subprocess.run(
         [sys.executable, "-c", TW_MAKE, script, str(folder)],
-        input=json.dumps([spec.tw_make for spec in specs]),
+        input=json.dumps([tw_make(spec) for spec in specs]),
         text=True,
         check=True,
         env={**os.environ, "PYTHONHASHSEED": "77"},

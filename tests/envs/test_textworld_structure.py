@@ -14,7 +14,8 @@ from envsuite.errors import BadKnob
 
 pytest.importorskip("textworld")
 from envsuite.envs.textworld import generator
-from envsuite.envs.textworld.generator import CannotGenerate, canonical_game, content_digest, make_game
+from envsuite.envs.textworld.generator import CannotGenerate, content_digest, make_game
+from tests.envs.textworld_games import canonical_game, tw_make
 
 TURNED = {"north_of": "east_of", "east_of": "south_of", "south_of": "west_of", "west_of": "north_of"}
 MIRRORED = {"north_of": "south_of", "south_of": "north_of"}
@@ -159,7 +160,7 @@ def test_a_brief_goal_changes_the_objective_only(level, seed):
 
 
 def test_a_brief_goal_is_that_of_tw_make_and_custom_games_have_no_goal_none():
-    assert game_spec("custom", {"goal": "brief"}, 17).tw_make[:2] == ["custom", "--only-last-action"]
+    assert tw_make(game_spec("custom", {"goal": "brief"}, 17))[:2] == ["custom", "--only-last-action"]
     with pytest.raises(BadKnob, match="use detailed or brief"):
         registry.build("TextWorld-easy-v0", goal="none")
 

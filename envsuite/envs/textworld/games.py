@@ -71,24 +71,6 @@ class GameSpec:
         digest = hashlib.sha256(f"{self.seed}/{number}".encode()).digest()
         return replace(self, seed=int.from_bytes(digest[:4], "big"), split="")
 
-    @property
-    def tw_make(self) -> list[str]:
-        """Arguments with which textworld's command line makes this game, if it has no split."""
-        settings = dict(self.settings)
-        if self.challenge == "custom":
-            words = ["custom"] + ["--only-last-action"] * (settings.pop("goal") == "brief")
-        else:
-            words = [f"tw-{self.challenge}"]
-        if (foods := settings.pop("foods", "all")) != "all":
-            settings["split"] = foods
-        for name, value in settings.items():
-            flag = "--" + name.replace("_", "-")
-            if isinstance(value, bool):
-                words += [flag] * value
-            else:
-                words += [flag, str(value)]
-        return [*words, "--seed", str(self.seed)]
-
 
 def game_spec(challenge: str, settings: Mapping[str, Any], seed: int, split_by: str = "seed") -> GameSpec:
     """Returns the game of `seed`; missing `settings` take their defaults.

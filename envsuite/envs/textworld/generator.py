@@ -128,17 +128,6 @@ def _generate(spec: GameSpec, options: GameOptions) -> Game:
     return make(settings=settings, options=options)
 
 
-def canonical_game(serialised: dict[str, Any]) -> dict[str, Any]:
-    """Returns a game without what depends on set order or on how the generator was called."""
-    game: dict[str, Any] = json.loads(json.dumps(serialised))
-    game["metadata"].pop("settings", None)
-    if "names_to_exclude" in game["grammar"]:
-        game["grammar"]["names_to_exclude"].sort(key=str)
-    for quest in game["quests"]:
-        quest["fail_events"].sort(key=lambda event: json.dumps(event, sort_keys=True))
-    return game
-
-
 def content_digest(serialised: dict[str, Any], named: bool = True) -> str:
     """Returns 16 hex digits over the facts and quests of a game, with entities by name.
 
