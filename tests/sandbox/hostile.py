@@ -107,7 +107,7 @@ HOSTILE: dict[str, Hostile] = {
     ),
     # ---- gaining rights ----
     "become root": Hostile(
-        "import os\nattempt('setuid', lambda: os.setuid(0) or os.stat(world['secret']).st_uid == 0)"
+        "import os\nif os.getuid(): attempt('setuid', lambda: os.setuid(0) or os.stat(world['secret']).st_uid == 0)"
     ),
     "take back capabilities in a new user namespace": Hostile(
         "import ctypes\nlibc = ctypes.CDLL(None)\nattempt('unshare', lambda: libc.unshare(0x10000000) == 0)",

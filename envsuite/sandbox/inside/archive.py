@@ -64,7 +64,11 @@ def extract(
         if safe.isdir():
             folders.append((safe, safe.mode))
             safe.mode = 0o700  # until its content is there
-        tar.extract(safe, root, set_attrs=True, **_UNFILTERED)
+        tar.extract(safe, root, set_attrs=False, **_UNFILTERED)
+        if safe.isreg() or safe.isdir():  # tarfile sets no mode where root may not change owners
+            path = os.path.join(root, safe.name)
+            os.chmod(path, safe.mode)
+            os.utime(path, (safe.mtime, safe.mtime))
     for folder, mode in reversed(folders):
         place = os.path.join(root, folder.name)
         if os.path.isdir(place) and not os.path.islink(place):
