@@ -76,7 +76,7 @@ def verdicts(folder: Path) -> tuple[int, dict[str, bool], dict[str, bool]]:
     evaluate(config, folder / "runs", lambda: make_policy(config.model))
     (file,) = (folder / "runs").rglob("results.jsonl")
     replayed = {record["labels"]["instance"]: bool(record["success"]) for record in records.read_results(file)}
-    command = [sys.executable, "-m", "harness.grading.command", "-p", str(out / "preds.jsonl"), "-o", str(folder / "g")]
+    command = [sys.executable, "-m", "harness", "grade", "-p", str(out / "preds.jsonl"), "-o", str(folder / "g")]
     subprocess.run(command, check=True, capture_output=True, timeout=3000)
     rows = [json.loads(line) for line in (folder / "g" / "results.jsonl").read_text().splitlines()]
     return result.episodes, replayed, {row["instance_id"]: row["outcome"] == "resolved" for row in rows}

@@ -60,7 +60,7 @@ def usage() -> str:
 
 
 def load(name: str) -> Callable[[Sequence[str] | None], None] | None:
-    """Returns the function that runs a verb; None if the package that has it is not installed."""
+    """Returns the function that runs a verb; None if the package of the verb is not installed."""
     module = VERBS[name].module
     if module:
         run: Callable[[Sequence[str] | None], None] = importlib.import_module(module).main

@@ -98,7 +98,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Connection:
-    """Where a model runs and how it is reached; policies check the values."""
+    """Access to a model: its device, its server, and limits of requests. Policies check the values."""
 
     device: str = setting("auto", "cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
     base_url: str | None = setting(

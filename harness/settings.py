@@ -57,11 +57,11 @@ def setting(
 
 def declared(*classes: type) -> dict[str, Setting]:
     """Returns the settings of dataclasses by the name of their flag, with underscores."""
-    found = {}
+    settings = {}
     for field in (field for cls in classes for field in dataclasses.fields(cls) if KEY in field.metadata):
         flag, *entry = field.metadata[KEY]
-        found[flag or field.name] = Setting(field.name, field.default, *entry)
-    return found
+        settings[flag or field.name] = Setting(field.name, field.default, *entry)
+    return settings
 
 
 def omissions(cls: type) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def spelled(flag: str) -> str:
 def add_flags(
     parser: argparse._ActionsContainer, cls: type, only: Collection[str] = (), defaults: Mapping[str, Any] = NO_DEFAULTS
 ) -> None:
-    """Adds the flags of a dataclass to a parser, or `only` some of them; `defaults` are those of the command."""
+    """Adds the flags of a dataclass to a parser, or `only` some of them, with other `defaults`."""
     for flag, entry in declared(cls).items():
         if only and flag not in only:
             continue

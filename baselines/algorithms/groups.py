@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -24,8 +24,6 @@ from harness.types import Trajectory
 @dataclass(frozen=True)
 class GroupConfig(UpdateConfig):
     """Settings common to algorithms that compare the episodes of one game with each other."""
-
-    compares_groups: ClassVar[bool] = True
 
     group_size: Count = 8
     """Episodes per task and seed."""

@@ -53,7 +53,6 @@ class UpdateConfig:
     """Settings of the policy and critic steps, common to all algorithms."""
 
     needs_critic: ClassVar[bool] = False
-    compares_groups: ClassVar[bool] = False
     learning_rate: NonNegative = 1e-6
     critic_learning_rate: NonNegative = 1e-5
     adam_eps: Positive = 1e-5

@@ -4,9 +4,11 @@ elsewhere."""
 from __future__ import annotations
 
 import sys
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from harness.cli.terminal.progress import LiveBar
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 DISPLAYED = {
     "eval": ("success", "low", "high", "reward", "turns"),
@@ -15,10 +17,39 @@ DISPLAYED = {
 }
 
 
-class TrainProgress(LiveBar):
-    """Displays log lines. Use it as a context manager and call it with each line of metrics.jsonl."""
+class TrainProgress:
+    """Displays log lines: a bar on a terminal, lines elsewhere.
+
+    Use it as a context manager and call it with each line of metrics.jsonl.
+    """
 
     WIDTH = 20
+
+    def __init__(self, console: Console, name: str, total: int | None) -> None:
+        """`total` is the number of steps; None if it is unknown."""
+        self.console, self.name, self.total = console, name, total
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(self.WIDTH),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[state]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self.console,
+            )
+            self.bar.start()
+            self.row = self.bar.add_task(self.name, total=self.total, state="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar:
+            self.bar.stop()
 
     def __call__(self, line: dict[str, Any]) -> None:
         kind, summary = line["kind"], summarise(line)

@@ -24,14 +24,14 @@ from harness.suites.plan import configure
 
 
 def parser() -> argparse.ArgumentParser:
-    found = cli.CliParser(
+    commands = cli.CliParser(
         prog="envsuite generalize",
         usage="%(prog)s -m MODEL -e ENV --axis NAME=V1,V2 [options]",
         description="Evaluate models over a grid of settings: transfer at each, and seen settings minus unseen ones.",
         epilog="Example: envsuite generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
     )
-    add = found.add_argument
+    add = commands.add_argument
     add(
         "-m",
         "--model",
@@ -56,10 +56,10 @@ def parser() -> argparse.ArgumentParser:
         help="instead of playing: language ability by lm-eval, e.g. agreement,household,piqa; the first -m is `before`",
     )
     add("--language-tasks", type=Path, default=None, metavar="DIR", help="task files of lm-eval's format")
-    add_common(found, "metric")
-    add_options(found)
-    found.set_defaults(output_dir=Path("runs/generalize"), baselines="none")
-    return found
+    add_common(commands, "metric")
+    add_options(commands)
+    commands.set_defaults(output_dir=Path("runs/generalize"), baselines="none")
+    return commands
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -74,15 +74,15 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.dry_run:
         for who, setting, config in runs:
             where = ", ".join(f"{name}={value}" for name, value in setting.at.items())
-            said = cost.line(config, folder, [folder, Path("runs")], how.max_concurrent)
-            console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
+            line = cost.line(config, folder, [folder, Path("runs")], how.max_concurrent)
+            console.print(f"{who.label}  {where}: {line}", highlight=False, soft_wrap=True)
         return 0
     cells: list[GridCell] = []
     written: dict[str, Any] = {}
     with Players(call) as players:
         for who, setting, config in runs:
             # Two settings can be one run (a model's own training setting named twice): it is played once.
-            again = any(one.run == str(config.folder(folder)) for one in cells)
+            again = any(cell.run == str(config.folder(folder)) for cell in cells)
             now = dataclasses.replace(how, resume=how.resume or again)
             records, _ = play(config, who.name, players, now)
             cells.append(parts.cell(who, setting, records, args.metric, config.folder(folder)))
@@ -131,15 +131,15 @@ def _language(args: argparse.Namespace, call: Call) -> int:
     measured = {
         name: language_ability.measure(name, tasks, args.language_tasks, most, device, dtype) for name in args.model
     }
-    found = language_ability.report(measured)
-    language_ability.write(args.output_dir, found)
+    report = language_ability.report(measured)
+    language_ability.write(args.output_dir, report)
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(report, indent=2))
         return 0
-    first, *others = found["models"]
+    first, *others = report["models"]
     heads = [first, *(head for name in others for head in (name, "change", "p"))]
     table = cli.new_table("language ability, accuracy [95 %]", ["task"], heads)
-    for row in found["tasks"]:
+    for row in report["tasks"]:
         cells = [_bounds(row["accuracy"][first])]
         for name in others:
             change = row["change"][name]
@@ -151,9 +151,9 @@ def _language(args: argparse.Namespace, call: Call) -> int:
     return 0
 
 
-def _bounds(found: dict[str, Any], sign: str = "") -> str:
-    bounds = "" if found["low"] is None else f" [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
-    return f"{found['mean']:{sign}.3f}{bounds} n={found['n']}"
+def _bounds(interval: dict[str, Any], sign: str = "") -> str:
+    bounds = "" if interval["low"] is None else f" [{interval['low']:{sign}.3f}, {interval['high']:{sign}.3f}]"
+    return f"{interval['mean']:{sign}.3f}{bounds} n={interval['n']}"
 
 
 def _models(args: argparse.Namespace) -> list[EvaluatedModel]:

@@ -148,7 +148,7 @@ def configure(task: Task, model: str, flags: Flags, team: int = 0) -> RunConfig:
 
 
 def check_team(config: RunConfig, players: int) -> None:
-    """Raises UsageError if the number of players is not the number of the game's agents with players of their own."""
+    """Raises UsageError unless the number of players is the number of the game's agents that need one."""
     cls = registry.env_class(config.task)
     agents = registry.agents(config.task, config.knobs)
     named, players = players, players or len(members(config.model))
@@ -164,7 +164,7 @@ def check_team(config: RunConfig, players: int) -> None:
 
 
 def under_protocol(task: Task, flags: Flags) -> dict[str, Any]:
-    """Returns the settings with those that their protocol fixes. Raises UsageError if a named one contradicts it."""
+    """Returns the settings under their protocol. Raises UsageError if a named one contradicts it."""
     protocol = protocols.load(flags["protocol"])
     if task.family not in protocol.families:
         raise UsageError(
@@ -187,7 +187,7 @@ def under_protocol(task: Task, flags: Flags) -> dict[str, Any]:
 
 
 def _knobs_under(protocol: protocols.Protocol, task: Task, words: Sequence[str]) -> tuple[str, ...]:
-    """Returns KNOB=VALUE words with those of a protocol. Raises UsageError if one contradicts it."""
+    """Returns KNOB=VALUE words under a protocol. Raises UsageError if one contradicts it."""
     named = {parse_setting(word)[0] for word in words}
     fixed = {knob: f"{knob}={setting}" for knob, setting in protocol.knobs(task.family).items()}
     for knob in named & fixed.keys():

@@ -1,4 +1,4 @@
-"""Settings of a training batch: replaced groups, growing turn limits, and gated rewards."""
+"""Settings of a training batch: replaced groups and growing turn limits."""
 
 from __future__ import annotations
 

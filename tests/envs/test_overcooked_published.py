@@ -10,7 +10,7 @@ from envsuite import registry
 from envsuite.envs.overcooked.grid import DIRECTION_NAMES
 from envsuite.envs.overcooked.salad import text
 from envsuite.envs.overcooked.salad.engine import Simulation, macro_actions
-from envsuite.envs.overcooked.salad.graph import COMMAND, Planner, best_return, distances, explore
+from envsuite.envs.overcooked.salad.graph import COMMAND, Planner, distances, explore
 from envsuite.envs.overcooked.salad.kitchen import published_kitchen
 from envsuite.types import Shaping
 from tests.golden import digests
@@ -150,6 +150,30 @@ def test_the_texts_tell_apart_exactly_what_the_facts_tell_apart(stem):
         texts.add(env._describe())
         observation.add(tuple(text.facts(env.sim)))
     assert len(texts) == len(observation) == TEXTS[stem]
+
+
+def best_return(graph, gamma, horizon=200, per_macro=False, reward=None):
+    """Returns the highest return from the start and the macro-actions that reach it.
+
+    Uses dynamic programming over states and time. `gamma` discounts each primitive step, or each macro-action with
+    `per_macro`. No macro-action starts at `horizon` or later, and none is interrupted. `reward` replaces the graph's
+    rewards.
+    """
+    reward = graph.reward if reward is None else reward
+    longest = int(graph.steps.max())
+    value = np.zeros((horizon + longest + 1, len(graph.states)))
+    choice = np.zeros((horizon, len(graph.states)), dtype=np.int64)
+    discount = gamma if per_macro else gamma**graph.steps
+    for time in range(horizon - 1, -1, -1):
+        each = reward + discount * value[time + graph.steps, graph.to]
+        choice[time] = each.argmax(axis=1)
+        value[time] = np.where(graph.done, 0.0, each.max(axis=1))
+    path, state, time = [], 0, 0
+    while not graph.done[state] and time < horizon:
+        macro = int(choice[time, state])
+        path.append(macro)
+        state, time = int(graph.to[state, macro]), time + int(graph.steps[state, macro])
+    return float(value[0, 0]), path
 
 
 @STEMS

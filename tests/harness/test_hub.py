@@ -137,7 +137,7 @@ def test_a_refused_commit_and_a_missing_token_are_one_line(run, tmp_path, capsys
     assert error.startswith("error: The upload to dataset:me/goto failed: ")
     assert error.count("\n") == 1
     assert "hf_yyy" not in error
-    words = [sys.executable, "-m", "harness.hub.command", "push", str(run), "dataset:me/goto"]
+    words = [sys.executable, "-m", "harness", "hub", "push", str(run), "dataset:me/goto"]
     bare = {name: value for name, value in os.environ.items() if name not in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")}
     done = subprocess.run(words, env={**bare, "HF_HOME": str(tmp_path)}, capture_output=True, text=True)
     assert done.returncode == 2

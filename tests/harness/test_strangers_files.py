@@ -106,7 +106,6 @@ def test_a_recorded_program_never_runs_outside_the_sandbox(command, tmp_path, wo
         ("SWEGym-records-v0", {"tasks": "x"}),
         ("SWEGym-records-v0", {"deny": ["x"]}),
         ("SWEGym-records-v0", {"data_split": "x"}),
-        ("DataSciCoding-iris-v0", {"csv": "/etc/passwd"}),
         ("TextWorld-custom-v0", {"game": "x.z8"}),
     ],
 )

@@ -163,7 +163,7 @@ def test_text_of_strangers_is_escaped_in_one_place():
     ("number", "code", "message"), [(signal.SIGINT, 0, ""), (signal.SIGTERM, 143, "stopped by SIGTERM")]
 )
 def test_a_signal_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, capsys, number, code, message):
-    words = [sys.executable, "-m", "harness.watch.command", str(run)]
+    words = [sys.executable, "-m", "harness", "watch", str(run)]
     process = subprocess.Popen(
         words,
         stdout=subprocess.PIPE,

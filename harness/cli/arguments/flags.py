@@ -1,4 +1,4 @@
-"""Flags of the commands that play: those of the settings' dataclasses, and those of the commands alone."""
+"""Flags that several commands have, declared here or in the dataclasses of settings."""
 
 from __future__ import annotations
 

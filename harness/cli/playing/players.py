@@ -181,10 +181,7 @@ def play(config: RunConfig, name: str, players: Players, execution: Execution | 
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), activity) as progress:
 
         def ended(record: Record, run: Trajectory | None) -> None:
-            if run is None:
-                progress.reuse(record)
-            else:
-                progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
+            progress(record, run)
             if call.verbose or is_broken(record):
                 _tell(console, record, reused=run is None)
 

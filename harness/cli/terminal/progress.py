@@ -10,7 +10,6 @@ from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -19,41 +18,12 @@ from envsuite.escaping import one_line
 from harness import cli
 from harness.records import Record, is_broken
 from harness.rollout.activity import Activity
+from harness.types import Trajectory
 
+WIDTH = 40
+"""columns of the bar"""
 MOST_REASON = 160
 """characters of a server's message that are shown"""
-
-
-class LiveBar:
-    """A bar on a terminal; `bar` is None elsewhere. Use as a context."""
-
-    WIDTH = 40
-
-    def __init__(self, console: Console, name: str, total: int | None) -> None:
-        """`total` is the number of steps; None if it is unknown."""
-        self.console, self.name, self.total = console, name, total
-        self.bar: Progress | None = None
-
-    def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self.bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(self.WIDTH),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[state]}"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=self.console,
-            )
-            self.bar.start()
-            self.row = self.bar.add_task(self.name, total=self.total, state="")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar:
-            self.bar.stop()
 
 
 class RunProgress:
@@ -99,14 +69,11 @@ class RunProgress:
             if error is None and self.scored + self.broken:
                 self._print_line()
 
-    def __call__(self, record: Record, cached: int = 0) -> None:
-        """Counts a finished episode; `cached` is the number of its prompt tokens that came from a cache."""
-        self.reuse(record)
-        self.read += record["input_tokens"]
-        self.cached += cached
-
-    def reuse(self, record: Record) -> None:
-        """Counts the result of an episode that an earlier run has played."""
+    def __call__(self, record: Record, run: Trajectory | None) -> None:
+        """Counts an episode; `run` is None if an earlier run has played it."""
+        if run is not None:
+            self.read += record["input_tokens"]
+            self.cached += sum(turn.reply.cached_tokens for turn in run.turns)
         broken = is_broken(record)
         self.broken += broken
         self.scored += not broken
@@ -129,9 +96,7 @@ class RunProgress:
         bar = Table.grid(padding=(0, 1))
         done = self.activity.ended
         seconds = duration(time.monotonic() - self._began)
-        bar.add_row(
-            Text(self.name), ProgressBar(self.total, done, width=LiveBar.WIDTH), f"{done}/{self.total}", seconds
-        )
+        bar.add_row(Text(self.name), ProgressBar(self.total, done, width=WIDTH), f"{done}/{self.total}", seconds)
         return Group(bar, Text("  " + "  ".join(self.state()), style="dim"))
 
     def state(self) -> list[str]:

@@ -191,8 +191,7 @@ class CompetitionEnv(AddedTable):
         return "numbers" if self.game.table.is_regression else "classes"
 
     def _reference_program(self) -> str:
-        rows = len(self.game.table.parts) - len(self.game.test_rows)
-        return programs.script(self._output, programs.reference(self._output, rows))
+        return programs.script(self._output, programs.reference(len(self.game.table.classes)))
 
     def _linear_program(self) -> str:
         return programs.script(self._output, programs.linear(self._output))

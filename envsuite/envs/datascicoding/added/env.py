@@ -107,7 +107,7 @@ class AddedTable(DataSciCoding):
         return f"{METRICS[self.table.is_regression][1]} {score.shown_auc:.4f} on the validation rows."
 
     def _reference_program(self) -> str:
-        return programs.reference(self.game.output, len(self.game.train))
+        return programs.reference(len(self.table.classes))
 
     def random_command(self, rng: np.random.Generator) -> str:
         return programs.random_program(self.game.output, rng)

@@ -4,67 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from envsuite.envs.datascicoding import pipelines
-
-LARGE = 20_000
-"""training rows above which the reference is gradient boosting alone"""
-
-_COLUMNS = """\
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import {ensembles}
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import {linear}
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
-
-def build_model(x_train, y_train):
-    numeric = list(x_train.select_dtypes("number").columns)
-    text = [name for name in x_train.columns if name not in numeric]
-    numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
-    words = OneHotEncoder(handle_unknown="ignore", max_categories=20)
-    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-    dense = ColumnTransformer([("numbers", numbers, numeric), ("words", words, text)])
-    ordinal = ColumnTransformer([("codes", codes, text)], remainder="passthrough")
-"""
-_BOOSTING = {
-    "classes": "HistGradientBoostingClassifier(max_iter={rounds}, learning_rate=0.1, random_state=0)",
-    "numbers": "HistGradientBoostingRegressor(max_iter={rounds}, learning_rate=0.1, random_state=0)",
-}
+from envsuite.envs.datascicoding import blend, pipelines
 
 
-def reference(output: str, rows: int) -> str:
-    """Returns the reference program for `rows` training rows: boosting, and for few rows a blend with a linear model
-    and a forest.
-    """
-    boosting = _BOOSTING[output].format(rounds=100)
-    if rows > LARGE:
-        kind = boosting.partition("(")[0]
-        linear = "LogisticRegression" if output == "classes" else "RidgeCV"
-        return (
-            _COLUMNS.format(ensembles=kind, linear=linear)
-            + f"    return make_pipeline(ordinal, {boosting}).fit(x_train, y_train)\n"
-        )
-    if output == "classes":
-        head = _COLUMNS.format(
-            ensembles="ExtraTreesClassifier, HistGradientBoostingClassifier, VotingClassifier",
-            linear="LogisticRegression",
-        )
-        linear = "LogisticRegression(max_iter=500)"
-        trees = "ExtraTreesClassifier(n_estimators=200, min_samples_leaf=2, random_state=0)"
-        blend = 'VotingClassifier(parts, voting="soft")'
-    else:
-        head = _COLUMNS.format(
-            ensembles="ExtraTreesRegressor, HistGradientBoostingRegressor, VotingRegressor", linear="RidgeCV"
-        )
-        linear = "RidgeCV(alphas=(0.1, 1, 10, 100))"
-        trees = "ExtraTreesRegressor(n_estimators=200, min_samples_leaf=2, random_state=0)"
-        blend = "VotingRegressor(parts)"
-    return (
-        head
-        + f'    parts = [("linear", make_pipeline(dense, {linear})), ("trees", make_pipeline(dense, {trees}))]\n'
-        + f'    parts += [("boosting", make_pipeline(ordinal, {boosting}))]\n'
-        + f"    return {blend}.fit(x_train, y_train)\n"
-    )
+def reference(classes: int) -> str:
+    """Returns the reference program: a cross-validated blend for that many classes, or for numbers (0)."""
+    return f"{blend.BLEND}\n\ndef build_model(x_train, y_train):\n    return Blend({classes}).fit(x_train, y_train)\n"
 
 
 def linear(output: str) -> str:
@@ -102,6 +47,7 @@ _RANDOM_REGRESSIONS = (
 # ---- scripts of competitions: they read train.csv and test.csv, and write submission.csv -------------------------
 
 SCRIPT = """\
+import numpy as np
 import pandas as pd
 
 header = pd.read_csv("test.csv", nrows=0).columns

@@ -58,7 +58,7 @@ class DrawnGame(NamedTuple):
 
     game: Game
     plan: tuple[int, ...]
-    rest: tuple[int, ...] = ()
+    plan_after_change: tuple[int, ...] = ()
 
 
 class Settings(NamedTuple):
@@ -223,16 +223,16 @@ def with_change(rng: np.random.Generator, drawn: DrawnGame, settings: Settings) 
             continue
         changing = Game(game.kitchen, game.orders, settings.durations, OrderChange(step, order, Order(dish)))
         start = next(use.after for use in follow(changing, drawn.plan) if changing.changes_by(use.after))
-        rest = search(changing.changed, start, NEVER, EFFORT)
-        if not rest:
+        later_plan = search(changing.changed, start, NEVER, EFFORT)
+        if not later_plan:
             continue
-        served = _time_served(changing.changed, start, rest, order)
+        served = _time_served(changing.changed, start, later_plan, order)
         change = OrderChange(step, order, Order(dish, step + int((served - step) * (1 + settings.slack))))
         changing = Game(game.kitchen, game.orders, settings.durations, change)
         if any(is_won(follow_greedy(changing, sequence)) for sequence in permutations(range(len(times)))):
             continue
         if not won_by_script(changing):
-            return DrawnGame(changing, drawn.plan, tuple(rest))
+            return DrawnGame(changing, drawn.plan, tuple(later_plan))
     return None
 
 

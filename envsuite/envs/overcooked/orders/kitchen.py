@@ -102,7 +102,7 @@ class Kitchen:
         self.equipment = equipment_of(kinds, foods)
         self.paths = [self.grid.paths_to(station.cell) for station in self.stations]
         self.sides = [self.grid.around(station.cell) for station in self.stations]
-        """floor cells beside each station"""
+        """floor cells from which a cook uses each station"""
         self._walks: dict[tuple[int, int], tuple[int, int]] = {}
         self._trips: dict[tuple[Stops, int], Trip] = {}
 

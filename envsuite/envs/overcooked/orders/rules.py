@@ -27,7 +27,7 @@ class Item(NamedTuple):
 Dish = frozenset[Item]
 """Items that an order names, or that a bowl holds."""
 Thing = Item | Dish | None
-"""What a cook carries or a station holds: an item, a bowl with its items, or nothing."""
+"""Item, bowl with its items, or nothing: the content of a hand or a station."""
 EMPTY_BOWL: Dish = frozenset()
 
 
@@ -83,8 +83,8 @@ class State(NamedTuple):
 class Game:
     """A kitchen with its orders.
 
-    If the orders change during the game, this object has the first ones and `changed` has the later ones. All methods
-    except `at`, `changes_by` and `until_change` use the orders of their own object.
+    If the orders change during the game, this object has the first ones and `changed` has the later ones. Only
+    `at`, `changes_by` and `until_change` look at both.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Game:
         elif isinstance(hand, frozenset) and isinstance(thing, Item) and is_ready(thing) and thing not in hand:
             hand, thing = hand | {thing}, None
         elif isinstance(thing, frozenset) and isinstance(hand, Item) and is_ready(hand) and hand not in thing:
-            hand, thing = None, thing | {hand}
+            thing, hand = thing | {hand}, None
         else:
             return state
         slots = (*slots[:slot], thing, *slots[slot + 1 :])
@@ -265,8 +265,7 @@ class Game:
             if self._waits(state, station):
                 state = self.wait(state, self.durations.cooking - state.work[station.slot])
             return self.wait(self.use(state, station), 1)
-        _, *rest = state
-        state = self.use(State(end, *rest), station)
+        state = self.use(state._replace(cell=end), station)
         while self.goes_on(state, number):
             state, steps = self.use(state, station), steps + 1
         return self.wait(state, steps)

@@ -195,8 +195,8 @@ class Estimator:
         kitchen = self.kitchen
         excluded = NEVER_BEFORE.get(kitchen.stations[number].kind, ())
         kinds = [kind for kind in USED_BEFORE if kind not in excluded]
-        others = [i for kind in kinds for i in kitchen.equipment.of_kind[kind] if i != number]
-        return min(kitchen.steps(number, cell) for i in others for cell in kitchen.sides[i])
+        used_before = [i for kind in kinds for i in kitchen.equipment.of_kind[kind] if i != number]
+        return min(kitchen.steps(number, cell) for i in used_before for cell in kitchen.sides[i])
 
     def work(self, state: State, dishes: tuple[Dish, ...]) -> Work:
         """Returns the remaining work for some dishes."""

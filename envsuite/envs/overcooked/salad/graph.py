@@ -1,6 +1,6 @@
-"""Complete graph of the states between macro-actions: shortest plans, and optimal returns.
+"""Complete graph of the states between macro-actions, and shortest plans on it.
 
-The largest published kitchen has 1,311 states, so that the exact expert needs no search of its own.
+The largest published kitchen has 1,311 states, so that the exact expert reads its plans from the graph.
 """
 
 from __future__ import annotations
@@ -63,38 +63,6 @@ def explore(sim: Simulation, macros: Sequence[Macro], step_cost: float = 0.001, 
         steps.append([cell[1] for cell in row])
         rewards.append([cell[2] for cell in row])
     return Graph(states, np.array(to), np.array(steps), np.array(rewards), np.array(done))
-
-
-def best_return(
-    graph: Graph,
-    gamma: float,
-    horizon: int = 200,
-    per_macro: bool = False,
-    reward: npt.NDArray[np.float64] | None = None,
-    leftover: npt.NDArray[np.float64] | None = None,
-) -> tuple[float, list[int]]:
-    """Returns the highest return from the start and the macro-actions that reach it.
-
-    Uses dynamic programming over states and time. `gamma` discounts each primitive step, or each macro-action with
-    `per_macro`. No macro-action starts at `horizon` or later, and none is interrupted. `reward` replaces the graph's
-    rewards; `leftover` [states] is the value of a state at the horizon.
-    """
-    reward = graph.reward if reward is None else reward
-    longest = int(graph.steps.max())
-    end = np.zeros(len(graph.states)) if leftover is None else leftover
-    value = np.tile(np.where(graph.done, 0.0, end), (horizon + longest + 1, 1))
-    choice = np.zeros((horizon, len(graph.states)), dtype=np.int64)
-    discount = gamma if per_macro else gamma**graph.steps
-    for time in range(horizon - 1, -1, -1):
-        each = reward + discount * value[time + graph.steps, graph.to]
-        choice[time] = each.argmax(axis=1)
-        value[time] = np.where(graph.done, 0.0, each.max(axis=1))
-    path, state, time = [], 0, 0
-    while not graph.done[state] and time < horizon:
-        macro = int(choice[time, state])
-        path.append(macro)
-        state, time = int(graph.to[state, macro]), time + int(graph.steps[state, macro])
-    return float(value[0, 0]), path
 
 
 def distances(graph: Graph, command_cost: int = 0) -> list[int | None]:

@@ -40,7 +40,7 @@ NO_ERRAND = Errand(-1, 0, False)
 
 
 class Roads:
-    """Numbers of actions until a cook faces a cell from beside it, by target, cell and direction."""
+    """Numbers of actions until a cook faces an adjacent target, by target, cell and direction."""
 
     def __init__(self, layout: SoupLayout) -> None:
         self.layout = layout
@@ -124,8 +124,8 @@ class Crew:
         layout = self.layout
         return {cell: state.pots[layout.slot[cell]] for cell in layout.pots if self._cost(state, cook, cell) < FAR}
 
-    def _errand(self, state: SoupState, cook: int, other: Errand) -> Errand:
-        """Returns the next errand of a cook whose partner has the errand `other` (NO_ERRAND if it chooses later)."""
+    def _errand(self, state: SoupState, cook: int, partner_errand: Errand) -> Errand:
+        """Returns the next errand of a cook; the partner's errand is NO_ERRAND if it chooses later."""
         held = state.hands[cook]
         pots = self._pots(state, cook)
         if held > SOUP:
@@ -133,17 +133,17 @@ class Crew:
         if not pots and held != NOTHING:
             return self._hand_over(state, cook)
         if held == DISH:
-            return self._plate(state, cook, pots, other)
+            return self._plate(state, cook, pots, partner_errand)
         if held == ONION:
-            return self._fill(state, cook, pots, other)
-        return self._fetch(state, cook, pots, other)
+            return self._fill(state, cook, pots, partner_errand)
+        return self._fetch(state, cook, pots, partner_errand)
 
     def _serve(self, state: SoupState, cook: int) -> Errand:
         window = self._nearest(state, cook, self.layout.cells(WINDOW))
         return Errand(window, 9) if window >= 0 else self._hand_over(state, cook)
 
     def _bare(self, state: SoupState, cook: int, shared: bool) -> list[int]:
-        """Returns empty counters, with `shared` only those that both cooks reach."""
+        """Returns empty counters, with `shared` only the ones within reach of both cooks."""
         layout = self.layout
         cells = [cell for cell in layout.counters if state.counters[layout.slot[cell]] == NOTHING]
         return [cell for cell in cells if not shared or self._passes(state, cell)]
@@ -170,9 +170,9 @@ class Crew:
         cell = self._nearest(state, cook, self._bare(state, cook, False))
         return Errand(cell, 2) if cell >= 0 else NO_ERRAND
 
-    def _plate(self, state: SoupState, cook: int, pots: dict[int, tuple[int, int]], other: Errand) -> Errand:
+    def _plate(self, state: SoupState, cook: int, pots: dict[int, tuple[int, int]], partner_errand: Errand) -> Errand:
         """Returns the errand of a cook with a dish: the soup that it can take first."""
-        taken = other.cell if state.hands[1 - cook] == DISH else -1
+        taken = partner_errand.cell if state.hands[1 - cook] == DISH else -1
         waits = []
         for cell, (onions, clock) in pots.items():
             if cell != taken and (clock != IDLE or onions == MOST_ONIONS):
@@ -190,12 +190,12 @@ class Crew:
             return self._drop(state, cook) if state.hands[1 - cook] != NOTHING else Errand(cell, 1, False)
         return Errand(cell, 8 if soon else 1, ready)
 
-    def _fill(self, state: SoupState, cook: int, pots: dict[int, tuple[int, int]], other: Errand) -> Errand:
+    def _fill(self, state: SoupState, cook: int, pots: dict[int, tuple[int, int]], partner_errand: Errand) -> Errand:
         """Returns the errand of a cook with an onion: the fullest pot that needs it, or a pot that will."""
         layout, partner = self.layout, state.hands[1 - cook]
         waiting = []
         for cell, (onions, clock) in pots.items():
-            coming = int(partner == ONION and other.cell == cell)
+            coming = int(partner == ONION and partner_errand.cell == cell)
             if clock == IDLE and onions + coming < MOST_ONIONS:
                 waiting.append((-onions, self._cost(state, cook, cell), cell))
         if waiting:
@@ -207,16 +207,16 @@ class Crew:
         busy = [(-state.pots[layout.slot[cell]][1], cell) for cell in unserved]
         return Errand(min(busy)[1], 1, False) if busy else self._drop(state, cook)
 
-    def _fetch(self, state: SoupState, cook: int, pots: dict[int, tuple[int, int]], other: Errand) -> Errand:
+    def _fetch(self, state: SoupState, cook: int, pots: dict[int, tuple[int, int]], partner_errand: Errand) -> Errand:
         """Returns the errand of a cook with empty hands: start a pot, or fetch a dish or an onion."""
         layout = self.layout
-        full = [cell for cell, pot in pots.items() if pot == (MOST_ONIONS, IDLE) and cell != other.cell]
+        full = [cell for cell, pot in pots.items() if pot == (MOST_ONIONS, IDLE) and cell != partner_errand.cell]
         if full and not self.kitchen.automatic:
             return Errand(self._nearest(state, cook, full), 7)
         laid: dict[int, list[int]] = {}
         for cell in layout.counters:
             thing = state.counters[layout.slot[cell]]
-            if thing != NOTHING and cell != other.cell and (pots or not self._passes(state, cell)):
+            if thing != NOTHING and cell != partner_errand.cell and (pots or not self._passes(state, cell)):
                 laid.setdefault(min(thing, SOUP + 1), []).append(cell)
         if pots and SOUP + 1 in laid:
             soup = self._nearest(state, cook, laid[SOUP + 1])
@@ -225,8 +225,8 @@ class Crew:
         feeding = not pots
         partner = state.hands[1 - cook]
         offered = [state.counters[layout.slot[cell]] for cell in layout.counters if self._passes(state, cell)]
-        dishes = (partner == DISH) + (other.urgency == 4) + (offered.count(DISH) if feeding else 0)
-        onions = (partner == ONION) + (other.urgency == 3) + (offered.count(ONION) if feeding else 0)
+        dishes = (partner == DISH) + (partner_errand.urgency == 4) + (offered.count(DISH) if feeding else 0)
+        onions = (partner == ONION) + (partner_errand.urgency == 3) + (offered.count(ONION) if feeding else 0)
         started = sum(clock != IDLE or held == MOST_ONIONS for held, clock in state.pots)
         room = sum(MOST_ONIONS - held for held, clock in state.pots if clock == IDLE)
         spare = MOST_ONIONS if feeding else 1
@@ -253,17 +253,17 @@ class Crew:
         first = min(range(COOKS), key=lambda cook: (-errands[cook].urgency, costs[cook], cook))
         best: tuple[tuple[int, int, int], tuple[int, ...]] | None = None
         choices = [self._choices(state, cook, errands[cook], costs[cook]) for cook in range(COOKS)]
-        for one in choices[0]:
-            for two in choices[1]:
-                cells, facing = self.kitchen.move(state, (one, two))
+        for first_action in choices[0]:
+            for second_action in choices[1]:
+                cells, facing = self.kitchen.move(state, (first_action, second_action))
                 after = [
                     self._after(errand, (cells[cook], facing[cook]), action)
-                    for cook, (errand, action) in enumerate(zip(errands, (one, two), strict=True))
+                    for cook, (errand, action) in enumerate(zip(errands, (first_action, second_action), strict=True))
                 ]
-                quiet = (one != STAY) + (two != STAY)
+                quiet = (first_action != STAY) + (second_action != STAY)
                 value = after[first], after[1 - first], quiet
                 if best is None or value < best[0]:
-                    best = value, (one, two)
+                    best = value, (first_action, second_action)
         assert best is not None
         if errands[first].cell >= 0 and costs[first] > 0 and best[0][0] >= costs[first]:
             return self._search(state, errands[first].cell, first) or best[1]
@@ -287,13 +287,13 @@ class Crew:
             following = []
             for place in border:
                 way = known.get((place.cells, place.facing[first]))
-                for one in range(STAY + 1):
-                    for two in range(STAY + 1):
-                        cells, facing = self.kitchen.move(place, (one, two))
+                for first_action in range(STAY + 1):
+                    for second_action in range(STAY + 1):
+                        cells, facing = self.kitchen.move(place, (first_action, second_action))
                         key = cells, facing[first]
                         if key in known:
                             continue
-                        known[key] = way or (one, two)
+                        known[key] = way or (first_action, second_action)
                         if self.roads.distance((cells[first], facing[first]), target) == 0:
                             return known[key]
                         following.append(place._replace(cells=cells, facing=facing))

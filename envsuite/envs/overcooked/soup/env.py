@@ -1,13 +1,13 @@
 """Overcooked-AI: two cooks serve as many onion soups as they can in 400 steps (Carroll et al., 2019).
 
-The five layouts and all rules are those of version 1.1.0 of the package `overcooked_ai`, with which the engine agrees in
+The five layouts and all rules are from version 1.1.0 of the package `overcooked_ai`, with which the engine agrees in
 every compared state and reward (`benchmarks/overcooked_ai.md`). The texts are our own.
 
 **Turns.** Both cooks act in the same step. The players are asked one after the other, cook 1 first, and the step takes
 place after the second command: the first turn takes 0 primitive steps, and the second one takes 1 and pays the reward. A
 cook does not see what the other one has decided. `partner` decides who commands cook 2.
 
-**Success** means `goal` soups of three onions (default: one). The game goes on until the horizon in any case, and the
+**Success** means `goal` soups of three onions (default: one). Every game lasts until the horizon, and the
 number of soups is in the metrics.
 
 **Rewards.** `sparse` pays 1 at the horizon if the game is a success. `dense` is the package's reward: 20 for each served

@@ -72,7 +72,7 @@ class SoupLayout:
 
     def cells(self, kind: str) -> list[int]:
         """Returns all cells of a kind, row by row."""
-        return [cell for cell, other in enumerate(self.kind) if other == kind]
+        return [cell for cell, each in enumerate(self.kind) if each == kind]
 
     def position(self, cell: int) -> tuple[int, int]:
         """Returns row and column of a cell, from 0."""
@@ -80,7 +80,7 @@ class SoupLayout:
 
     @cached_property
     def access(self) -> dict[int, tuple[tuple[int, int], ...]]:
-        """Returns, for every cell that is no floor, the floor cells beside it with the direction towards it."""
+        """Returns obstacle -> the adjacent floor cells, each with the direction towards it."""
         sides: dict[int, list[tuple[int, int]]] = {}
         for cell in self.floor:
             for direction in range(STAY):

@@ -297,8 +297,8 @@ class EpisodeBuilder:
             free = [noun for noun in free if sort_of_noun[noun] in placeable]
         number = settings.objects - len(self.items)
         alike = [noun for noun in free if sort_of_noun[noun] in sorts][: settings.distractors]
-        others = (noun for noun in free if noun not in alike)
-        nouns_to_add = [*alike, *islice(others, max(number, 0))][: max(number, 0)]
+        unlike = (noun for noun in free if noun not in alike)
+        nouns_to_add = [*alike, *islice(unlike, max(number, 0))][: max(number, 0)]
         for noun in nouns_to_add:
             item = self.dice.pick(object_names(noun))
             self.items[item] = ""

@@ -84,7 +84,7 @@ class FurnishedPlan:
         split: str,
         replaced: dict[str, str],
     ) -> None:
-        """`replaced` maps appliances of training to those that replace them in this home."""
+        """`replaced` maps appliances of training to their replacements in this home."""
         self.rooms, self.things, self.kinds, self.split = rooms, things, kinds, split
         self._replaced = replaced
         self._candidates: dict[str, tuple[str, ...]] = {}

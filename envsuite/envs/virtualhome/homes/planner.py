@@ -55,9 +55,9 @@ class Planner:
 
     def _shortest(self, s: HomeState, first: int, last: int, budget: int) -> list[HomeAction]:
         """Returns a shortest plan for the parts from `first` to before `last`. Raises SearchTooLong."""
-        whole = self.tracker.goal
+        full_goal = self.tracker.goal
         earlier: tuple[Part, ...] = ((),) * first
-        goal = replace(whole, parts=(*earlier, *whole.parts[first:last]))
+        goal = replace(full_goal, parts=(*earlier, *full_goal.parts[first:last]))
         extra = self._also_relevant(s, goal)
         searches = []
         for number, grounded in enumerate(ground(goal)):

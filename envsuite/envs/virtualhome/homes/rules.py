@@ -4,7 +4,7 @@ Differences from `HomeEngine`:
 
 * A carried thing is in the agent's room; walking to it is refused instead of moving the agent back.
 * Standing up leaves the seat and ends facing anything.
-* The agent stands at one piece of furniture; exactly the things on it or in it are within reach. A loose thing is
+* The agent is at one piece of furniture; exactly the things on it or in it are within reach. A loose thing is
   reached by going to the furniture that it is on or in, so a player must know where things are.
 * A thing is in exactly one place: a room, and there a container or a surface.
 * Appliances work: the contents of a running appliance with its door closed receive its mark ('heat'). A fridge works

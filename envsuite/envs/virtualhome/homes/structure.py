@@ -58,7 +58,7 @@ def structure(goal: OrderedGoal, start: str, things: Mapping[str, Thing]) -> str
 Mention = tuple[str, tuple[str, ...]]
 Relation = tuple[str, tuple[int, ...]]
 Facts = tuple[tuple[str, ...], tuple[Relation, ...]]
-"""What each room or thing can do, and the relations between them: a game without names."""
+"""Kinds of rooms and things, and the relations between them: a game without names."""
 
 
 @lru_cache(maxsize=8192)

@@ -124,8 +124,8 @@ class Narrator:
             place += f", on the {nouns[s.seat]}"
         elif s.near:
             place += f", at the {nouns[s.near]}"
-        others = ", ".join(nouns[room] for room in self.home.room_bits if room != s.room)
-        return f"{place}. {self.hands(s)} {self.room(s)} Other rooms: {others}."
+        other_rooms = ", ".join(nouns[room] for room in self.home.room_bits if room != s.room)
+        return f"{place}. {self.hands(s)} {self.room(s)} Other rooms: {other_rooms}."
 
     def room(self, s: HomeState) -> str:
         """Returns the furniture of the player's room, and the loose things that can be seen from here."""
@@ -169,8 +169,8 @@ class Narrator:
 
     def _group(self, s: HomeState, root: int, shows_things: bool, says_empty: bool = False) -> str:
         """Returns a piece of furniture at floor level with what stands on it."""
-        first, *others = [self._piece(s, bit, shows_things, says_empty) for bit in self.rules.pieces[root]]
-        return f"{first} with {listing(others)}" if others else first
+        base, *on_top = [self._piece(s, bit, shows_things, says_empty) for bit in self.rules.pieces[root]]
+        return f"{base} with {listing(on_top)}" if on_top else base
 
     def _piece(self, s: HomeState, bit: int, shows_things: bool, says_empty: bool) -> str:
         home = self.home

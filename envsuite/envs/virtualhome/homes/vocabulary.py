@@ -24,7 +24,7 @@ def vocabulary() -> dict[str, Any]:
 
 
 def goal_classes(unseen: bool | None = None) -> tuple[str, ...]:
-    """Returns all goal classes, the held-out ones (`unseen=True`), or the ones of training (`unseen=False`)."""
+    """Returns all goal classes, the held-out ones (`unseen=True`), or the others (`unseen=False`)."""
     classes = vocabulary()["goals"].items()
     return tuple(name for name, spec in classes if unseen is None or spec.get("unseen", False) == unseen)
 
@@ -123,7 +123,7 @@ def category(noun: str) -> str:
 
 @cache
 def nouns(sort: str, unseen: bool) -> tuple[str, ...]:
-    """Returns the nouns of a category ('*': of all): the held-out ones (`unseen`) or the ones of training."""
+    """Returns the nouns of a category ('*': of all): held-out ones (`unseen`) or nouns of training."""
     goods = catalog()["goods"]
     names = [item for key in (goods if sort == "*" else (sort,)) for item in goods[key]["unseen" if unseen else "seen"]]
     return tuple(names)
@@ -131,7 +131,7 @@ def nouns(sort: str, unseen: bool) -> tuple[str, ...]:
 
 @cache
 def members(kind: str, unseen: bool) -> tuple[str, ...]:
-    """Returns the nouns that a goal can call by a kind ('alike': can count), held-out ones or those of training."""
+    """Returns the nouns that a goal can call by a kind ('alike': can count), held-out ones or nouns of training."""
     candidates = vocabulary()["plurals"] if kind == "alike" else vocabulary()["kinds"][kind]["members"]
     known = nouns("*", unseen)
     return tuple(noun for noun in candidates if noun in known)

@@ -114,8 +114,8 @@ class PairEnv(TextEnv):
         self._mail = Mailbox(AGENTS, "Agent")
         common = self.settings.partner == "policy"
         self._experts = [ErrandExpert(self.game, agent, common) for agent in range(AGENTS)]
-        for one in self._experts:
-            one.look()
+        for agent_expert in self._experts:
+            agent_expert.look()
         self._seen = [self.game.describe(agent) for agent in range(AGENTS)]
         """what each agent reads on its next turn"""
         return self._observation()

@@ -114,7 +114,7 @@ class ErrandExpert:
         return any(place in message and noun.search(message) for message in self._heard)
 
     def _knows_of(self, item: str) -> bool:
-        """Returns True if the agent knows that a thing on its list lies in the shared room: it was told, or sees it."""
+        """Returns True if the agent knows that a thing on its list is in the shared room: it was told, or sees it."""
         bit = self.game.home.bit[item]
         return (
             self.told_all or self._mentioned(item) or bool(self.game.rules.visible(self.game.state(self.agent)) & bit)
@@ -138,8 +138,8 @@ class ErrandExpert:
         home, s = self.game.home, self.game.state(self.agent)
         bit, i = home.bit[item], self._index(item)
         place = s.on[i] or s.inside[i] & ~home.room_mask
-        told = self._mentioned(item, home.nouns[place].lower())
-        if searching and bit not in self._known and not told and (spot := self._unseen_spot(item)):
+        is_told = self._mentioned(item, home.nouns[place].lower())
+        if searching and bit not in self._known and not is_told and (spot := self._unseen_spot(item)):
             return self._at(spot, HomeAction(OPEN, spot))
         if place & home.door & ~s.open:
             return self._at(place, HomeAction(OPEN, place))
@@ -197,7 +197,7 @@ def blind_commands(game: SharedGame) -> list[list[str]]:
     """Returns a script for each agent that reads both lists and the names of the rooms, and sees nothing.
 
     For each errand, the agent that can do so tries some names at some places where people keep such things, lays what
-    it has down in the shared room, and the other one goes on from there. Who is not busy waits.
+    it has down in the shared room, and the other one continues from there. An idle agent waits.
     """
     scripts: list[list[str]] = [[], []]
     shared = game.drawn.shared

@@ -19,7 +19,7 @@ MILESTONES = 4
 
 
 class CommandResult(NamedTuple):
-    """What a command did."""
+    """Text and validity of a command."""
 
     text: str
     valid: bool
@@ -66,8 +66,8 @@ class SharedGame:
         return self._narrator.everything(self.state(agent)) + self._company(agent)
 
     def _company(self, agent: int) -> str:
-        other = 1 - agent
-        return f" Agent {other + 1} is here." if self._own[other][0] == self._own[agent][0] else ""
+        partner = 1 - agent
+        return f" Agent {partner + 1} is here." if self._own[partner][0] == self._own[agent][0] else ""
 
     def note(self, agent: int) -> str:
         """Returns the reminder of an agent's rooms and of what is left on its list."""

@@ -26,7 +26,7 @@ class ListEntry(NamedTuple):
     """Entry of an agent's list: a thing from the other agent's rooms, and where it belongs."""
 
     owner: int
-    """the agent, from 0, whose list has it"""
+    """agent, from 0, with this entry on its list"""
     item: str
     place: str
     conditions: tuple[Condition, ...]
@@ -72,8 +72,8 @@ class _ErrandBuilder(EpisodeBuilder):
         shared = next((room for room in rooms if room in open_rooms), None)
         if shared is None:
             return None
-        rest = [room for room in rooms if room != shared]
-        own = tuple(tuple(rest[agent::AGENTS]) for agent in range(AGENTS))
+        private = [room for room in rooms if room != shared]
+        own = tuple(tuple(private[agent::AGENTS]) for agent in range(AGENTS))
         places = [[key for key in stations if things[key].room in mine] for mine in own]
         first = dice.below(AGENTS)
         errands = []
@@ -114,8 +114,8 @@ class _ErrandBuilder(EpisodeBuilder):
                 if split_of(text) == self.split:
                     self.items[item] = source
                     self.mentioned.add(place)
-                    found = tuple(c for c in self._part(goal, slots) if isinstance(c, Condition))
-                    return ListEntry(owner, item, place, found, text)
+                    conditions = tuple(c for c in self._part(goal, slots) if isinstance(c, Condition))
+                    return ListEntry(owner, item, place, conditions, text)
             self.items = before
         return None
 

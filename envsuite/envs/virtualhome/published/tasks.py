@@ -89,7 +89,7 @@ class Published:
         raise NotImplementedError
 
     def subgoals(self, s: HomeState) -> tuple[bool, ...]:
-        """Returns which of our own subgoals hold, for the dense reward; the published reward has none."""
+        """Returns which of our subgoals hold, for the dense reward; the published reward has none."""
         raise NotImplementedError
 
 
@@ -202,7 +202,7 @@ class Entertainment(Published):
                 flags += (1, int(near & item > 0), int(holds), int(s.on[i] & table > 0))
             else:
                 flags += (0, 0, 0, 0)
-        if seen & self.tv:  # tv, sofa and table stand in one room
+        if seen & self.tv:  # tv, sofa and table are in one room
             tv, sofa = self.tv, self.sofa
             flags += (1, int(near & tv > 0), int(s.facing & tv > 0), int(s.power & tv > 0))
             flags += (1, int(near & sofa > 0), int(s.seat & sofa > 0), 1, int(near & table > 0))
