@@ -57,4 +57,4 @@ def test_a_share_of_a_card_has_its_interval():
     assert share_of_wins({"episodes": 50, "idle_success": 0.0}, "idle") == "0.00 [0.00, 0.31]"
     assert share_of_wins({"episodes": 50}, "expert") == "–"
     entry = _gallery.ENTRIES[0]
-    assert "| 0.06 [0.02, 0.13] | 1.00 [0.96, 1.00] |" in _gallery.table(entry)
+    assert "| 0.14 [0.08, 0.22] | 1.00 [0.96, 1.00] |" in _gallery.table(entry)
