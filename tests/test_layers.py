@@ -21,7 +21,7 @@ FOLDERS = {
         ["stats", "lm"],
         ["servers"],
         ["policies", "rollout", "execution"],
-        ["demos", "play", "cluster", "episodes", "hash_chain", "config_file"],
+        ["play", "cluster", "episodes", "hash_chain", "config_file"],
         ["evaluate"],
         ["language_ability", "cost", "difficulty_cards"],
         ["generalization"],

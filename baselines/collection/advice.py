@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from harness.demos import demonstrations
+from harness.prompting.demos import demonstrations
 from harness.prompting.prompting import Prompting
 from harness.types import Message, Trajectory
 

@@ -29,9 +29,9 @@ from baselines.networks.tinker import TinkerModel
 from baselines.recipe import Recipe
 from envsuite.errors import DataError
 from envsuite.types import StopReason
-from harness.demos import demonstrations
 from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
+from harness.prompting.demos import demonstrations
 from harness.rollout.loop import rollout
 from harness.types import Episode, Trajectory
 

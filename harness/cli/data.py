@@ -276,8 +276,8 @@ def _games(args: argparse.Namespace) -> int:
 
 
 def _demos(args: argparse.Namespace) -> None:
-    from harness.demos import demonstrations
     from harness.policies import make_policy
+    from harness.prompting.demos import demonstrations
     from harness.rollout.loop import rollout
 
     config = _chosen(args, args.expert)

@@ -24,8 +24,8 @@ from baselines.studies import tiny_model
 from baselines.train import TrainingRun
 from envsuite import registry
 from envsuite.errors import UsageError
-from harness.demos import demonstrations
 from harness.policies import make_policy
+from harness.prompting.demos import demonstrations
 from harness.prompting.prompting import Prompting
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout

@@ -13,11 +13,11 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from envsuite.tools import ACT
 from harness import records
-from harness.demos import demonstrations
 from harness.lm.completions import completion
 from harness.lm.template import SampledReply, Template
 from harness.policies import make_policy
 from harness.policies.hf import HFPolicy
+from harness.prompting.demos import demonstrations
 from harness.prompting.prompting import Prompting
 from harness.prompting.tool_calls import assistant_message, read_text, result_messages, with_ids
 from harness.rollout.executors import LocalExecutor

@@ -24,9 +24,9 @@ from baselines.networks.model import Model, ModelConfig
 from baselines.studies import curves, run
 from baselines.train import TrainingRun
 from envsuite.errors import DataError, UsageError
-from harness.demos import conversations
 from harness.evaluate import Execution
 from harness.policies import make_policy
+from harness.prompting.demos import conversations
 from harness.prompting.prompting import Prompting
 from harness.stats import intervals
 from harness.suites import training_studies

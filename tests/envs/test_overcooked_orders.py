@@ -19,8 +19,8 @@ from envsuite.envs.overcooked.orders.kitchen import (
     HATCH,
     RACK,
     STOVE,
-    Choice,
-    Kitchen,
+    OrderKitchen,
+    StationChoice,
     structure,
 )
 from envsuite.envs.overcooked.orders.rules import (
@@ -31,10 +31,10 @@ from envsuite.envs.overcooked.orders.rules import (
     NEVER,
     RAW,
     Durations,
-    Game,
     Item,
     Order,
     OrderChange,
+    OrderGame,
     is_bowl,
 )
 from envsuite.envs.overcooked.orders.scripts import (
@@ -59,12 +59,14 @@ ONION_USES = [(CRATE, 1), (STOVE,), (RACK,), (STOVE,), (HATCH,)]
 
 def small(*orders, durations=DURATIONS):
     """A game in a kitchen of five by five cells with the given orders."""
-    return Game(Kitchen(ROWS, (1, 1)), orders or (Order(TOMATO | ONION),), durations)
+    return OrderGame(OrderKitchen(ROWS, (1, 1)), orders or (Order(TOMATO | ONION),), durations)
 
 
 def changing(time, deadline=100):
     """A game whose order of a tomato becomes an onion at a step."""
-    return Game(Kitchen(ROWS, (1, 1)), [Order(TOMATO, 90)], SLOW, OrderChange(time, 0, Order(ONION, deadline)))
+    return OrderGame(
+        OrderKitchen(ROWS, (1, 1)), [Order(TOMATO, 90)], SLOW, OrderChange(time, 0, Order(ONION, deadline))
+    )
 
 
 def station(game, kind, which=0):
@@ -115,7 +117,7 @@ def test_an_order_served_too_late_by_a_use_is_missed():
     uses = stations(game, TOMATO_USES)
     (end,) = serving_times(game, uses)
     for deadline, won in ((end, True), (end - 1, False)):
-        timed = Game(game.kitchen, [Order(TOMATO, deadline)], DURATIONS)
+        timed = OrderGame(game.kitchen, [Order(TOMATO, deadline)], DURATIONS)
         assert is_won(follow(timed, uses)) is won
 
 
@@ -202,7 +204,7 @@ def test_the_search_for_scripts_finds_what_plain_playing_finds():
     for seed in range(4):
         game = opened("easy", seed).game
         orders = [Order(order.dish, order.deadline * (1 + seed % 2)) for order in game.orders]
-        game = Game(game.kitchen, orders, game.durations)
+        game = OrderGame(game.kitchen, orders, game.durations)
         wins = False
         for plan in distinct_plans(game):
             uses = list(dict.fromkeys(plan))
@@ -220,12 +222,12 @@ def test_a_trip_chooses_its_stations_by_distance():
     for cell in kitchen.grid.floor:
         ranked = sorted(racks, key=lambda rack: kitchen.steps(rack, cell))
         for rank, rule in enumerate(("first", "second")):
-            assert kitchen.trip((Choice(racks, rule),), cell).stations == (ranked[rank],)
+            assert kitchen.trip((StationChoice(racks, rule),), cell).stations == (ranked[rank],)
         trips = [kitchen.trip((rack, 0), cell) for rack in racks]
-        assert kitchen.trip((Choice(racks, "shortest"), 0), cell) == min(trips, key=lambda trip: trip.steps)
+        assert kitchen.trip((StationChoice(racks, "shortest"), 0), cell) == min(trips, key=lambda trip: trip.steps)
         end = kitchen.walk(0, cell)[1]
         nearest = min(racks, key=lambda rack: kitchen.steps(rack, end))
-        assert kitchen.trip((0, Choice(racks, "nearest")), cell).stations == (0, nearest)
+        assert kitchen.trip((0, StationChoice(racks, "nearest")), cell).stations == (0, nearest)
 
 
 def test_the_levels_differ_in_plan_lengths():
@@ -233,7 +235,7 @@ def test_the_levels_differ_in_plan_lengths():
     for level in LEVELS:
         envs = [opened(level, seed) for seed in range(5)]
         plans = [
-            max(serving_times(Game(env.game.kitchen, env.game.orders, env.game.durations), env.plans[0]))
+            max(serving_times(OrderGame(env.game.kitchen, env.game.orders, env.game.durations), env.plans[0]))
             for env in envs
         ]
         assert len(set(plans)) > 2
@@ -291,7 +293,7 @@ def test_the_change_is_announced_when_it_happens_and_the_expert_goes_on(level):
 def test_no_player_foresees_the_change():
     """The first commands of the planner do not depend on the order that comes later."""
     env = opened("medium", 5)
-    constant = Game(env.game.kitchen, env.game.orders, env.game.durations)
+    constant = OrderGame(env.game.kitchen, env.game.orders, env.game.durations)
     first = [env.step(env.expert("planner"))[0] for _ in range(env.game.change.time - 1)]
     env.reset(seed=5)
     env.game = constant

@@ -10,7 +10,7 @@ from envsuite import registry
 from envsuite.envs.overcooked.grid import DIRECTION_NAMES
 from envsuite.envs.overcooked.salad import text
 from envsuite.envs.overcooked.salad.engine import Simulation, macro_actions
-from envsuite.envs.overcooked.salad.graph import COMMAND, Planner, distances, explore
+from envsuite.envs.overcooked.salad.graph import COMMAND, SaladPlanner, distances, explore
 from envsuite.envs.overcooked.salad.kitchen import published_kitchen
 from envsuite.types import Shaping
 from tests.golden import digests
@@ -226,7 +226,7 @@ def test_the_expert_earns_the_best_discounted_return_in_the_published_number_of_
 def test_from_every_state_the_plan_has_the_fewest_commands_and_of_these_the_fewest_steps(stem):
     sim, macros = simulation(stem)
     graph = explore(sim, macros)
-    planner = Planner(sim, macros)
+    planner = SaladPlanner(sim, macros)
     left = distances(graph, COMMAND)
     for number, (state, cost) in enumerate(zip(graph.states, left, strict=True)):
         assert planner.remaining(state) == cost // COMMAND

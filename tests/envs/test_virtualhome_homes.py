@@ -22,7 +22,7 @@ from envsuite.envs.virtualhome.homes.game import HomeGame
 from envsuite.envs.virtualhome.homes.generator import draw_home
 from envsuite.envs.virtualhome.homes.goals import Alternatives, GoalTracker, conditions, ground
 from envsuite.envs.virtualhome.homes.layouts import layout
-from envsuite.envs.virtualhome.homes.search import ReducedSearch, relevant_keys
+from envsuite.envs.virtualhome.homes.players.search import ReducedSearch, relevant_keys
 from envsuite.envs.virtualhome.homes.structure import split_of, split_of_seed, structure
 from envsuite.envs.virtualhome.homes.text import phrase
 from envsuite.envs.virtualhome.homes.vocabulary import (

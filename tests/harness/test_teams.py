@@ -11,11 +11,11 @@ from envsuite.errors import UsageError
 from harness import hash_chain, records
 from harness.cli import eval as eval_command
 from harness.cli import table as table_command
-from harness.demos import conversations
 from harness.evaluate import RunConfig, evaluate
 from harness.interop.chat_game import chat_config
 from harness.policies import is_model, make_policy, record_name, team_name
 from harness.policies.team import TeamPolicy
+from harness.prompting.demos import conversations
 from harness.prompting.prompting import Prompting
 from harness.provenance import replay
 from harness.provenance.resample import draw

@@ -400,7 +400,7 @@ def test_score_mode_and_text_only_users_refuse_the_grammar(tmp_path):
 
 
 def test_the_command_of_every_experts_turn_has_a_call_in_the_demonstrations():
-    from harness.demos import demonstrations
+    from harness.prompting.demos import demonstrations
 
     policy, executor = make_policy("expert"), LocalExecutor(1, advice_kind="expert")
     runs = list(rollout(policy, [episode(registry.TASKS["BabyAI-easy-v0"], 1)], executor))

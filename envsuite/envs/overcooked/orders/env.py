@@ -23,9 +23,9 @@ from envsuite.envs.overcooked.foods import FOODS, normalise
 from envsuite.envs.overcooked.grid import STAY
 from envsuite.envs.overcooked.menu import LEVELS
 from envsuite.envs.overcooked.orders import picture, text
-from envsuite.envs.overcooked.orders.generator import Settings, draw_game
+from envsuite.envs.overcooked.orders.generator import DrawSettings, draw_game
 from envsuite.envs.overcooked.orders.planner import Follower, greedy_follower, planner
-from envsuite.envs.overcooked.orders.rules import Durations, Game, State
+from envsuite.envs.overcooked.orders.rules import Durations, OrderGame, State
 from envsuite.envs.overcooked.orders.work import Estimator, open_dishes
 from envsuite.errors import UsageError
 from envsuite.types import Knob, Outcome
@@ -66,7 +66,7 @@ class OrdersEnv(TextEnv):
     )
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
 
-    game: Game
+    game: OrderGame
     state: State
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -75,8 +75,8 @@ class OrdersEnv(TextEnv):
         if knobs.items > knobs.foods:
             raise UsageError(f"An order of {knobs.items} foods needs as many kinds, not {knobs.foods}: set foods.")
         durations = Durations(knobs.chops, knobs.cooking, knobs.burning)
-        shared = {name: getattr(knobs, name) for name in Settings._fields if name != "durations"}
-        self.draw_settings = Settings(durations=durations, **shared)
+        shared = {name: getattr(knobs, name) for name in DrawSettings._fields if name != "durations"}
+        self.draw_settings = DrawSettings(durations=durations, **shared)
         self.instructions = text.instructions(durations, knobs.changes)
         self._seed = -1
 
@@ -87,7 +87,7 @@ class OrdersEnv(TextEnv):
         return text.observation(self.now, self.state)
 
     @property
-    def now(self) -> Game:
+    def now(self) -> OrderGame:
         """The game with the orders as they are."""
         return self.game.at(self.state)
 

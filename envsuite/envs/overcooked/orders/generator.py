@@ -14,7 +14,7 @@ import numpy as np
 
 from envsuite.envs.overcooked.foods import FOODS
 from envsuite.envs.overcooked.menu import SPLITS
-from envsuite.envs.overcooked.orders.kitchen import Kitchen, structure
+from envsuite.envs.overcooked.orders.kitchen import OrderKitchen, structure
 from envsuite.envs.overcooked.orders.planner import search
 from envsuite.envs.overcooked.orders.rules import (
     CHOPPED,
@@ -22,10 +22,10 @@ from envsuite.envs.overcooked.orders.rules import (
     NEVER,
     Dish,
     Durations,
-    Game,
     Item,
     Order,
     OrderChange,
+    OrderGame,
     State,
 )
 from envsuite.envs.overcooked.orders.scripts import (
@@ -56,12 +56,12 @@ Map = tuple[list[str], tuple[int, int]]
 class DrawnGame(NamedTuple):
     """A game, and the stations of the plan that wins it: until the orders change, and afterwards."""
 
-    game: Game
+    game: OrderGame
     plan: tuple[int, ...]
     plan_after_change: tuple[int, ...] = ()
 
 
-class Settings(NamedTuple):
+class DrawSettings(NamedTuple):
     """Knobs that decide what is drawn."""
 
     size: int
@@ -95,7 +95,7 @@ def split_of(rows: list[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def draw_game(settings: Settings, seed: int) -> DrawnGame:
+def draw_game(settings: DrawSettings, seed: int) -> DrawnGame:
     """Draws the game of a seed. Raises UsageError if no kitchen in MAX_DRAWS draws is kept."""
     rng = np.random.default_rng([seed, 1, settings.size, settings.orders, settings.items])
     split = split_of_seed(seed)
@@ -108,7 +108,7 @@ def draw_game(settings: Settings, seed: int) -> DrawnGame:
         rows, start = drawn
         if split_of(rows) != split:
             continue
-        kitchen = Kitchen(rows, start)
+        kitchen = OrderKitchen(rows, start)
         game = kept_game(rng, kitchen, draw_dishes(rng, settings, len(kitchen.foods)), settings)
         if game is not None:
             return game
@@ -126,7 +126,7 @@ def draw_game(settings: Settings, seed: int) -> DrawnGame:
 # ---- maps ----------------------------------------------------------------------------------------------------------
 
 
-def draw_kitchen(rng: np.random.Generator, settings: Settings) -> Map | None:
+def draw_kitchen(rng: np.random.Generator, settings: DrawSettings) -> Map | None:
     """Draws a map, or returns None if the drawn floor is too small."""
     letters = list(FOODS.values())
     kinds = [letters[i] for i in rng.permutation(len(letters))[: settings.foods].tolist()]
@@ -166,7 +166,7 @@ def _largest_room(cells: set[int], size: int) -> set[int]:
     return best
 
 
-def draw_dishes(rng: np.random.Generator, settings: Settings, foods: int) -> list[Dish]:
+def draw_dishes(rng: np.random.Generator, settings: DrawSettings, foods: int) -> list[Dish]:
     """Draws the dish of each order: up to `items` foods, each chopped or, with a stove, grilled."""
     dishes: list[Dish] = []
     while len(dishes) < settings.orders:
@@ -182,13 +182,15 @@ def draw_dishes(rng: np.random.Generator, settings: Settings, foods: int) -> lis
 # ---- games that need a plan ----------------------------------------------------------------------------------------
 
 
-def kept_game(rng: np.random.Generator, kitchen: Kitchen, dishes: list[Dish], settings: Settings) -> DrawnGame | None:
+def kept_game(
+    rng: np.random.Generator, kitchen: OrderKitchen, dishes: list[Dish], settings: DrawSettings
+) -> DrawnGame | None:
     """Returns the game with deadlines that the plan meets and scripted cooks miss, or None.
 
     Each order may be served `slack` later than in the plan. A cook that takes longer than the last deadline misses one,
     so the plan is limited to a time that leaves this slack before the fastest greedy cook is done.
     """
-    game = Game(kitchen, [Order(dish) for dish in dishes], settings.durations)
+    game = OrderGame(kitchen, [Order(dish) for dish in dishes], settings.durations)
     fastest = max(serving_times(game, first_script(game)))
     for sequence in permutations(range(len(dishes))):
         fastest = min(fastest, max(play_greedy(game, sequence, fastest)))
@@ -201,13 +203,13 @@ def kept_game(rng: np.random.Generator, kitchen: Kitchen, dishes: list[Dish], se
         return None
     deadlines = [int(time * (1 + settings.slack)) for time in serving_times(game, plan)]
     orders = [Order(dish, deadline) for dish, deadline in zip(dishes, deadlines, strict=True)]
-    drawn = DrawnGame(Game(kitchen, orders, settings.durations), tuple(plan))
+    drawn = DrawnGame(OrderGame(kitchen, orders, settings.durations), tuple(plan))
     if settings.changes:
         return with_change(rng, drawn, settings)
     return None if won_by_script(drawn.game) else drawn
 
 
-def with_change(rng: np.random.Generator, drawn: DrawnGame, settings: Settings) -> DrawnGame | None:
+def with_change(rng: np.random.Generator, drawn: DrawnGame, settings: DrawSettings) -> DrawnGame | None:
     """Returns the game with an order that is replaced while the plan works on it or before, or None.
 
     The other orders keep their deadlines. The cook of the plan does not foresee the change: it plans anew from where it
@@ -221,14 +223,14 @@ def with_change(rng: np.random.Generator, drawn: DrawnGame, settings: Settings) 
         dish = draw_dishes(rng, settings._replace(orders=1), len(game.kitchen.foods))[0]
         if dish == game.orders[order].dish:
             continue
-        changing = Game(game.kitchen, game.orders, settings.durations, OrderChange(step, order, Order(dish)))
+        changing = OrderGame(game.kitchen, game.orders, settings.durations, OrderChange(step, order, Order(dish)))
         start = next(use.after for use in follow(changing, drawn.plan) if changing.changes_by(use.after))
         later_plan = search(changing.changed, start, NEVER, EFFORT)
         if not later_plan:
             continue
         served = _time_served(changing.changed, start, later_plan, order)
         change = OrderChange(step, order, Order(dish, step + int((served - step) * (1 + settings.slack))))
-        changing = Game(game.kitchen, game.orders, settings.durations, change)
+        changing = OrderGame(game.kitchen, game.orders, settings.durations, change)
         if any(is_won(follow_greedy(changing, sequence)) for sequence in permutations(range(len(times)))):
             continue
         if not won_by_script(changing):
@@ -236,7 +238,7 @@ def with_change(rng: np.random.Generator, drawn: DrawnGame, settings: Settings) 
     return None
 
 
-def _time_served(game: Game, state: State, uses: list[int], order: int) -> int:
+def _time_served(game: OrderGame, state: State, uses: list[int], order: int) -> int:
     """Returns the step at which whole uses of stations serve an order."""
     for number in uses:
         state = game.perform(state, number)

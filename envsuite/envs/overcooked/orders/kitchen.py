@@ -60,7 +60,7 @@ def equipment_of(kinds: tuple[int, ...], foods: tuple[int, ...]) -> Equipment:
     return Equipment(kinds, foods)
 
 
-class Choice(NamedTuple):
+class StationChoice(NamedTuple):
     """A stop of a trip at one of several equal stations, which depends on where the cook is."""
 
     stations: tuple[int, ...]
@@ -68,7 +68,7 @@ class Choice(NamedTuple):
     """nearest; shortest (with the way to the next stop); first or second (nearest from the start of the trip)"""
 
 
-Stop = int | Choice
+Stop = int | StationChoice
 """A stop of a trip: the number of a station, or a choice."""
 Stops = tuple[Stop, ...]
 
@@ -81,7 +81,7 @@ class Trip(NamedTuple):
     end: int
 
 
-class Kitchen:
+class OrderKitchen:
     """A kitchen without its orders. Stations are numbered by kind, and by cell within a kind."""
 
     def __init__(self, rows: Sequence[str], start: tuple[int, int]) -> None:
@@ -145,7 +145,7 @@ class Kitchen:
             trip = self._trips[stops, cell] = Trip(tuple(stations), total, here)
         return trip
 
-    def _choose(self, choice: Choice, start: int, here: int, onward: Stops) -> int:
+    def _choose(self, choice: StationChoice, start: int, here: int, onward: Stops) -> int:
         """Returns the station of a choice for a cook that began the trip at `start` and is at `here`."""
         if choice.rule == "shortest":
             (following, *_) = onward

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envsuite.envs.overcooked.orders.kitchen import BIN, BOARD, COUNTER, CRATE, HATCH, RACK, STOVE, Station
-from envsuite.envs.overcooked.orders.rules import CHOPPED, GRILLED, RAW, Dish, Game, Item, State
+from envsuite.envs.overcooked.orders.rules import CHOPPED, GRILLED, RAW, Dish, Item, OrderGame, State
 from envsuite.envs.overcooked.orders.text import dish_name
 from envsuite.envs.overcooked.picture import (
     COOKS,
@@ -31,7 +31,7 @@ from envsuite.envs.overcooked.picture import (
 WALL, IRON, GLOW, CRATE_TOP, BIN_TOP, COAL = "#5b5048", "#4a4f55", "#e0662f", "#c79a63", "#7d858c", "#26211d"
 
 
-def draw(game: Game, state: State) -> npt.NDArray[np.uint8]:
+def draw(game: OrderGame, state: State) -> npt.NDArray[np.uint8]:
     """Draws the kitchen from above, [rows * 48 + 22, columns * 48, 3], with the most urgent order as the caption."""
     kitchen = game.kitchen
     canvas = Canvas(kitchen.grid.n_rows, kitchen.grid.n_columns)
@@ -50,7 +50,7 @@ def draw(game: Game, state: State) -> npt.NDArray[np.uint8]:
     return canvas.framed(canvas.reduced(), _caption(game, state))
 
 
-def _caption(game: Game, state: State) -> str:
+def _caption(game: OrderGame, state: State) -> str:
     number = next((number for number in game.urgency if number not in state.served), -1)
     if number < 0:
         return "all orders are served"
@@ -58,7 +58,7 @@ def _caption(game: Game, state: State) -> str:
     return f"{order.deadline - state.time} steps: {dish_name(game, order.dish)}"
 
 
-def _draw_station(game: Game, pen: Pen, station: Station) -> None:
+def _draw_station(game: OrderGame, pen: Pen, station: Station) -> None:
     tops = {CRATE: CRATE_TOP, STOVE: IRON, HATCH: DELIVERY_TOP, BIN: BIN_TOP}
     pen.box(0, 0, 1, 1, COUNTER_EDGE)
     pen.box(0.02, 0.02, 0.98, 0.94, tops.get(station.kind, COUNTER_TOP), corner=0.06)
@@ -81,7 +81,7 @@ def _draw_station(game: Game, pen: Pen, station: Station) -> None:
         pen.box(0.14, 0.14, 0.86, 0.82, COUNTER_TOP, COUNTER_EDGE, corner=0.06)
 
 
-def _draw_thing(game: Game, pen: Pen, thing: Item | Dish, x: float, y: float, size: float) -> None:
+def _draw_thing(game: OrderGame, pen: Pen, thing: Item | Dish, x: float, y: float, size: float) -> None:
     if isinstance(thing, Item):
         _draw_item(game, pen, thing, x, y, size)
         return
@@ -92,7 +92,7 @@ def _draw_thing(game: Game, pen: Pen, thing: Item | Dish, x: float, y: float, si
         _draw_item(game, pen, item, x + away * np.sin(turn), y - away * np.cos(turn), size * 0.55)
 
 
-def _draw_item(game: Game, pen: Pen, item: Item, x: float, y: float, size: float) -> None:
+def _draw_item(game: OrderGame, pen: Pen, item: Item, x: float, y: float, size: float) -> None:
     name = game.kitchen.foods[item.food]
     if item.form == RAW:
         draw_raw(pen, name, x, y, size)

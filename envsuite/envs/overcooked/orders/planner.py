@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from envsuite.envs.overcooked.orders.rules import NEVER, Game, State
+from envsuite.envs.overcooked.orders.rules import NEVER, OrderGame, State
 from envsuite.envs.overcooked.orders.scripts import greedy_use
 from envsuite.envs.overcooked.orders.work import Estimator, open_dishes, useful_trips
 
@@ -19,7 +19,7 @@ EFFORT = 500
 """states expanded from a state off the plan"""
 
 
-def search(game: Game, start: State, limit: int = NEVER, effort: int = EFFORT) -> list[int]:
+def search(game: OrderGame, start: State, limit: int = NEVER, effort: int = EFFORT) -> list[int]:
     """Returns the stations of a plan that serves every order before its deadline and by step `limit`.
 
     Returns [] if `effort` expanded states lead to no such plan.
@@ -65,7 +65,7 @@ class Follower:
     """Turns the uses that a cook decides on into primitive steps, and remembers them while they are followed."""
 
     def __init__(
-        self, game: Game, decide: Callable[[Game, State], Iterable[int]], plans: Iterable[Iterable[int]] = ()
+        self, game: OrderGame, decide: Callable[[OrderGame, State], Iterable[int]], plans: Iterable[Iterable[int]] = ()
     ) -> None:
         """`decide` returns at least one use for a state off the remembered steps, with the orders as they are.
 
@@ -99,12 +99,12 @@ class Follower:
         return state
 
 
-def greedy_follower(game: Game) -> Follower:
+def greedy_follower(game: OrderGame) -> Follower:
     """Returns the greedy cook."""
     return Follower(game, lambda now, state: [greedy_use(now, state)])
 
 
-def planner(game: Game, plans: Iterable[Iterable[int]] = ()) -> Follower:
+def planner(game: OrderGame, plans: Iterable[Iterable[int]] = ()) -> Follower:
     """Returns the cook that follows the shortest plan found, and the greedy cook where none is found.
 
     It does not foresee a change of the orders.

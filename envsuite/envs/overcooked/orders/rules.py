@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from envsuite.envs.overcooked.grid import STAY
-from envsuite.envs.overcooked.orders.kitchen import BIN, BOARD, CRATE, HATCH, RACK, STOVE, Kitchen, Station
+from envsuite.envs.overcooked.orders.kitchen import BIN, BOARD, CRATE, HATCH, RACK, STOVE, OrderKitchen, Station
 
 RAW, CHOPPED, GRILLED, BURNT = range(4)
 """Forms of a food."""
@@ -80,7 +80,7 @@ class State(NamedTuple):
     time: int
 
 
-class Game:
+class OrderGame:
     """A kitchen with its orders.
 
     If the orders change during the game, this object has the first ones and `changed` has the later ones. Only
@@ -88,20 +88,20 @@ class Game:
     """
 
     def __init__(
-        self, kitchen: Kitchen, orders: Sequence[Order], durations: Durations, change: OrderChange | None = None
+        self, kitchen: OrderKitchen, orders: Sequence[Order], durations: Durations, change: OrderChange | None = None
     ) -> None:
         self.kitchen, self.orders, self.durations, self.change = kitchen, tuple(orders), durations, change
-        self._changed: Game | None = None  # not the object itself, so that it is freed at once
+        self._changed: OrderGame | None = None  # not the object itself, so that it is freed at once
         if change is not None:
             later = [*orders[: change.order], change.replacement, *orders[change.order + 1 :]]
-            self._changed = Game(kitchen, later, durations)
+            self._changed = OrderGame(kitchen, later, durations)
         self.all = frozenset(range(len(self.orders)))
         """numbers of all orders"""
         self.urgency = sorted(self.all, key=lambda number: (self.orders[number].deadline, number))
         """numbers of the orders, the most urgent one first"""
 
     @property
-    def changed(self) -> Game:
+    def changed(self) -> OrderGame:
         """The game with the later orders; this one if the orders do not change."""
         return self._changed or self
 
@@ -112,7 +112,7 @@ class Game:
 
     # ---- orders ----------------------------------------------------------------------------------------------------
 
-    def at(self, state: State) -> Game:
+    def at(self, state: State) -> OrderGame:
         """Returns the game with the orders as they are in a state."""
         return self.changed if self.changes_by(state) else self
 

@@ -19,7 +19,7 @@ from envsuite.envs.overcooked.orders.kitchen import (
     RACK,
     STOVE,
     Equipment,
-    Kitchen,
+    OrderKitchen,
 )
 from envsuite.envs.overcooked.orders.rules import (
     CHOPPED,
@@ -27,8 +27,8 @@ from envsuite.envs.overcooked.orders.rules import (
     NEVER,
     RAW,
     Dish,
-    Game,
     Item,
+    OrderGame,
     State,
     Thing,
     is_raw,
@@ -45,7 +45,7 @@ AHEAD = ((), (BOARD,), (STOVE,), (BOARD, STOVE))
 class PerformedUse(NamedTuple):
     """A whole use of a station, or one of its two halves around a change: the orders then, and the states around it."""
 
-    game: Game
+    game: OrderGame
     before: State
     after: State
 
@@ -53,7 +53,7 @@ class PerformedUse(NamedTuple):
 # ---- following uses ------------------------------------------------------------------------------------------------
 
 
-def follow(game: Game, uses: Iterable[int]) -> Iterator[PerformedUse]:
+def follow(game: OrderGame, uses: Iterable[int]) -> Iterator[PerformedUse]:
     """Yields each whole use of a station; a use during which the orders change has two halves, before and after."""
     state = game.start()
     for number in uses:
@@ -77,7 +77,7 @@ def served_at(uses: Iterable[PerformedUse], orders: int) -> list[int]:
     return times
 
 
-def serving_times(game: Game, uses: Iterable[int]) -> list[int]:
+def serving_times(game: OrderGame, uses: Iterable[int]) -> list[int]:
     """Returns the step at which each order is served by whole uses of stations, NEVER for the others."""
     return served_at(follow(game, uses), len(game.orders))
 
@@ -95,7 +95,7 @@ def is_won(uses: Iterable[PerformedUse]) -> bool:
 # ---- the greedy cook -----------------------------------------------------------------------------------------------
 
 
-def greedy_use(game: Game, state: State, sequence: Iterable[int] = ()) -> int:
+def greedy_use(game: OrderGame, state: State, sequence: Iterable[int] = ()) -> int:
     """Returns the station that the greedy cook uses next: the nearest step of the first open order.
 
     `sequence` is another sequence of the orders than theirs.
@@ -105,7 +105,7 @@ def greedy_use(game: Game, state: State, sequence: Iterable[int] = ()) -> int:
     return min(options, key=lambda number: game.kitchen.steps(number, state.cell))
 
 
-def follow_greedy(game: Game, sequence: Iterable[int] = ()) -> Iterator[PerformedUse]:
+def follow_greedy(game: OrderGame, sequence: Iterable[int] = ()) -> Iterator[PerformedUse]:
     """Yields each whole use of a station by the greedy cook, who decides anew when the orders change.
 
     `sequence` is another sequence of the orders than theirs.
@@ -124,7 +124,7 @@ def follow_greedy(game: Game, sequence: Iterable[int] = ()) -> Iterator[Performe
         state = after
 
 
-def play_greedy(game: Game, sequence: Iterable[int] = (), limit: int = NEVER) -> list[int]:
+def play_greedy(game: OrderGame, sequence: Iterable[int] = (), limit: int = NEVER) -> list[int]:
     """Plays the greedy cook. Returns the step at which each order is served, NEVER for the others and after `limit`."""
     uses = takewhile(lambda use: use.after.time < limit, follow_greedy(game, sequence))
     return served_at(uses, len(game.orders))
@@ -229,7 +229,7 @@ def station_kind(item: Item) -> int:
     return BOARD if item.form == CHOPPED else STOVE
 
 
-def stations_for(kitchen: Kitchen, use: Use) -> list[int]:
+def stations_for(kitchen: OrderKitchen, use: Use) -> list[int]:
     """Returns the stations among which a use chooses: crates of a food, racks, hatches, or one other station."""
     kind, number = use
     if kind == CRATE:
@@ -238,7 +238,7 @@ def stations_for(kitchen: Kitchen, use: Use) -> list[int]:
     return options if kind in (RACK, HATCH) else [options[number]]
 
 
-def first_script(game: Game) -> list[int]:
+def first_script(game: OrderGame) -> list[int]:
     """Returns the uses of the simplest script: batch after batch, grilled foods first."""
     boards, stoves = game.kitchen.equipment.boards, game.kitchen.equipment.stoves
     dishes = [sorted(order.dish, key=lambda item: (-item.form, item)) for order in game.orders]
@@ -314,7 +314,7 @@ def interleaved_script(
     return uses
 
 
-def distinct_plans(game: Game) -> Iterator[Plan]:
+def distinct_plans(game: OrderGame) -> Iterator[Plan]:
     """Yields the different scripts for the orders in all sequences, and for the later orders if these change."""
     boards, stoves = game.kitchen.equipment.boards, game.kitchen.equipment.stoves
     seen: set[Plan] = set()
@@ -343,7 +343,7 @@ class _Point:
 
     __slots__ = ("after", "game", "state")
 
-    def __init__(self, game: Game, state: State) -> None:
+    def __init__(self, game: OrderGame, state: State) -> None:
         self.game, self.state = game, state
         self.after: dict[int, _Point | bool] = {}
 
@@ -351,7 +351,7 @@ class _Point:
 class _Runs:
     """Runs of scripts in one game. Scripts that begin alike or reach the same state share the rest of their runs."""
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: OrderGame) -> None:
         self.kitchen = game.kitchen
         self.start = _Point(game, game.start())
         self.visits_left = MOST_VISITS
@@ -399,7 +399,7 @@ class _Runs:
         return self._points.setdefault((game.change is None, after), _Point(game, after))
 
 
-def won_by_script(game: Game) -> bool:
+def won_by_script(game: OrderGame) -> bool:
     """Tests whether a script wins that reads the orders alone, in any sequence of them and with any choice of stations.
 
     Each script uses one crate of each food, one rack and one hatch throughout. If the orders change, scripts for the

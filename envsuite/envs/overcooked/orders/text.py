@@ -12,8 +12,8 @@ from envsuite.envs.overcooked.orders.rules import (
     RAW,
     Dish,
     Durations,
-    Game,
     Item,
+    OrderGame,
     State,
     Thing,
     is_bowl,
@@ -68,24 +68,24 @@ def instructions(durations: Durations, changes: bool = False) -> str:
     return f"{INTRODUCTION.format(letters=letters)}\n\n{COMMANDS}\n\n{details}\n\nEach turn, answer with one command."
 
 
-def thing_name(game: Game, thing: Item | Dish) -> str:
+def thing_name(game: OrderGame, thing: Item | Dish) -> str:
     """Returns a thing with its article: "a raw tomato", "an empty bowl", "a bowl with chopped onion"."""
     if isinstance(thing, Item):
         return f"a {item_name(game, thing)}"
     return f"a bowl with {dish_name(game, thing)}" if thing else "an empty bowl"
 
 
-def item_name(game: Game, item: Item) -> str:
+def item_name(game: OrderGame, item: Item) -> str:
     """Returns a food with its form: "chopped tomato"."""
     return f"{FORMS[item.form]} {game.kitchen.foods[item.food]}"
 
 
-def dish_name(game: Game, dish: Dish) -> str:
+def dish_name(game: OrderGame, dish: Dish) -> str:
     """Returns the foods of a dish: "chopped tomato and grilled onion"."""
     return listing([item_name(game, item) for item in sorted(dish)])
 
 
-def objective(game: Game) -> str:
+def objective(game: OrderGame) -> str:
     """Returns the goal of the game."""
     dishes = [f"a bowl with {dish_name(game, order.dish)}" for order in game.orders]
     if game.change is not None:
@@ -93,7 +93,7 @@ def objective(game: Game) -> str:
     return f"Serve {listing(dishes)}, each in time."
 
 
-def observation(game: Game, state: State) -> str:
+def observation(game: OrderGame, state: State) -> str:
     """Returns what the cook sees: the map, its place and hands, the things in the kitchen, and the orders."""
     kitchen = game.kitchen
     row, column = kitchen.grid.position(state.cell)
@@ -120,7 +120,7 @@ def _steps(number: int) -> str:
     return f"{number} step{'s' * (number != 1)}"
 
 
-def _neighbour(game: Game, cell: int, direction: int) -> str:
+def _neighbour(game: OrderGame, cell: int, direction: int) -> str:
     kitchen = game.kitchen
     neighbour = cell + kitchen.grid.delta[direction]
     if neighbour in kitchen.station_at:
@@ -128,7 +128,7 @@ def _neighbour(game: Game, cell: int, direction: int) -> str:
     return "floor" if kitchen.grid.is_floor[neighbour] else "a wall"
 
 
-def _content(game: Game, station: Station, state: State, thing: Item | Dish) -> str:
+def _content(game: OrderGame, station: Station, state: State, thing: Item | Dish) -> str:
     """Returns a sentence about the thing on a station."""
     row, column = game.kitchen.grid.position(station.cell)
     work, durations = state.work[station.slot], game.durations
@@ -143,7 +143,7 @@ def _content(game: Game, station: Station, state: State, thing: Item | Dish) -> 
     return f"{name} in row {row + 1}, column {column + 1} holds {thing_name(game, thing)}{more}."
 
 
-def event(game: Game, before: State, after: State, station: Station) -> str:
+def event(game: OrderGame, before: State, after: State, station: Station) -> str:
     """Returns what the use of a station did, or why it did nothing."""
     if served := after.served - before.served:
         return f"You serve order {min(served) + 1}."
@@ -168,7 +168,7 @@ def event(game: Game, before: State, after: State, station: Station) -> str:
     return f"You add the {item_name(game, held)} to the bowl."
 
 
-def _refusal(game: Game, station: Station, hand: Thing, held: Thing) -> str:
+def _refusal(game: OrderGame, station: Station, hand: Thing, held: Thing) -> str:
     """Returns why the use of a station changed nothing."""
     if station.kind in (CRATE, RACK):
         return "Your hands are full."

@@ -19,8 +19,8 @@ from envsuite.envs.overcooked.orders.kitchen import (
     HATCH,
     RACK,
     STOVE,
-    Choice,
     Equipment,
+    StationChoice,
     Stop,
     Stops,
 )
@@ -30,8 +30,8 @@ from envsuite.envs.overcooked.orders.rules import (
     GRILLED,
     RAW,
     Dish,
-    Game,
     Item,
+    OrderGame,
     State,
     Thing,
     is_bowl,
@@ -170,7 +170,7 @@ def count_work(
 class Estimator:
     """Estimates the remaining steps in one kitchen, whose map decides how long each part of the work takes."""
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: OrderGame) -> None:
         self.game = game
         kitchen = self.kitchen = game.kitchen
         of_kind = kitchen.equipment.of_kind
@@ -221,7 +221,7 @@ class Estimator:
         return begun + later + sum(self._from_crate[item] for item in work.unstarted)
 
 
-def open_dishes(game: Game, served: Iterable[int]) -> tuple[Dish, ...]:
+def open_dishes(game: OrderGame, served: Iterable[int]) -> tuple[Dish, ...]:
     """Returns the dishes of the orders that are not served, in a fixed sequence."""
     return tuple(sorted((game.orders[number].dish for number in game.all.difference(served)), key=sorted))
 
@@ -349,8 +349,8 @@ class _TripFinder:
         if len(free) < 2:
             return free
         stations = tuple(stop for (stop,) in free if isinstance(stop, int))
-        return [(Choice(stations, rule),) for rule in ("first", "second")]
+        return [(StationChoice(stations, rule),) for rule in ("first", "second")]
 
 
 def _choice(stations: list[int], rule: str = "nearest") -> Stop:
-    return Choice(tuple(stations), rule) if len(stations) > 1 else stations[0]
+    return StationChoice(tuple(stations), rule) if len(stations) > 1 else stations[0]

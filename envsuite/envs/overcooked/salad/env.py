@@ -25,7 +25,7 @@ from envsuite.core import TextEnv, expert_script
 from envsuite.envs.overcooked.foods import listing, normalise
 from envsuite.envs.overcooked.salad import picture, text
 from envsuite.envs.overcooked.salad.engine import CHOPS, NOTHING, WAIT, Simulation, State, macro_actions
-from envsuite.envs.overcooked.salad.graph import Planner
+from envsuite.envs.overcooked.salad.graph import SaladPlanner
 from envsuite.envs.overcooked.salad.kitchen import RECIPES, published_kitchen, recipe_foods
 from envsuite.errors import UsageError
 from envsuite.types import Knob, Outcome, StopReason
@@ -147,7 +147,7 @@ class SaladEnv(TextEnv):
     # ---- players ---------------------------------------------------------------------------------------------------
 
     @property
-    def _planner(self) -> Planner:
+    def _planner(self) -> SaladPlanner:
         settings = self.settings
         return _planner_of(settings.variant, settings.size, settings.recipe, settings.radius)
 
@@ -200,6 +200,6 @@ class SaladEnv(TextEnv):
 
 
 @lru_cache(maxsize=8)
-def _planner_of(variant: str, size: int, recipe: str, radius: int) -> Planner:
+def _planner_of(variant: str, size: int, recipe: str, radius: int) -> SaladPlanner:
     kitchen = published_kitchen(variant, size)
-    return Planner(Simulation(kitchen, recipe_foods(recipe), radius), macro_actions(kitchen))
+    return SaladPlanner(Simulation(kitchen, recipe_foods(recipe), radius), macro_actions(kitchen))

@@ -87,7 +87,7 @@ def distances(graph: Graph, command_cost: int = 0) -> list[int | None]:
     return best
 
 
-class Planner:
+class SaladPlanner:
     """Plans with the fewest commands and, among these, the fewest primitive steps, for one kitchen and order."""
 
     def __init__(self, sim: Simulation, macros: Sequence[Macro]) -> None:

@@ -19,7 +19,7 @@ from envsuite.envs.virtualhome.homes.goals import (
     ground,
 )
 from envsuite.envs.virtualhome.homes.layouts import Dice, Places, layout
-from envsuite.envs.virtualhome.homes.lower_bound import LowerBound
+from envsuite.envs.virtualhome.homes.players.lower_bound import LowerBound
 from envsuite.envs.virtualhome.homes.rules import HomeRules
 from envsuite.envs.virtualhome.homes.structure import facts_of, mentions, split_of, split_of_facts
 from envsuite.envs.virtualhome.homes.vocabulary import (

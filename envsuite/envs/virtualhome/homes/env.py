@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from envsuite.envs.virtualhome.base import HomeEnv
-from envsuite.envs.virtualhome.homes.blind import blind_commands
 from envsuite.envs.virtualhome.homes.classes import SPLITS, DrawSettings
 from envsuite.envs.virtualhome.homes.game import HomeGame
 from envsuite.envs.virtualhome.homes.generator import draw_home
+from envsuite.envs.virtualhome.homes.players.blind import blind_commands
 from envsuite.envs.virtualhome.homes.text import HOME_TOOLS
 from envsuite.envs.virtualhome.homes.vocabulary import goal_classes
 from envsuite.envs.virtualhome.menu import LEVELS

@@ -8,9 +8,9 @@ from typing import Any
 from envsuite.envs.virtualhome.engine import HomeAction, HomeState
 from envsuite.envs.virtualhome.homes.builder import DrawnHome
 from envsuite.envs.virtualhome.homes.goals import SECOND_CHOICE, GoalTracker
-from envsuite.envs.virtualhome.homes.planner import Planner
+from envsuite.envs.virtualhome.homes.players.planner import Planner
+from envsuite.envs.virtualhome.homes.players.searching_expert import SearchingExpert
 from envsuite.envs.virtualhome.homes.rules import HomeRules
-from envsuite.envs.virtualhome.homes.searching import SearchingExpert
 from envsuite.envs.virtualhome.homes.text import LOOK_ACTION, REFUSED, HomeCommandParser, Narrator, offers, phrase
 from envsuite.types import Outcome
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from envsuite.envs.virtualhome.engine import CLOSE, GRAB, OPEN, PUTBACK, PUTIN, STANDUP, WALK, HomeAction
-from envsuite.envs.virtualhome.homes.searching import ANYWHERE
+from envsuite.envs.virtualhome.homes.players.searching_expert import ANYWHERE
 from envsuite.envs.virtualhome.homes.text import LOOK
 from envsuite.envs.virtualhome.homes.vocabulary import (
     catalog,

@@ -29,8 +29,8 @@ from envsuite.envs.virtualhome.homes.goals import (
     conditions,
     groundings,
 )
+from envsuite.envs.virtualhome.homes.players.search import ReducedSearch, relevant_keys
 from envsuite.envs.virtualhome.homes.rules import HomeRules
-from envsuite.envs.virtualhome.homes.search import ReducedSearch, relevant_keys
 from envsuite.envs.virtualhome.homes.vocabulary import rooms_for, sort_of, usual_places
 
 ANYWHERE = 0.01

@@ -11,9 +11,9 @@ from dataclasses import replace
 from envsuite.envs.virtualhome.engine import HomeAction, HomeState
 from envsuite.envs.virtualhome.homes.conditions import Condition, test_of
 from envsuite.envs.virtualhome.homes.goals import Alternatives, GoalTracker, OrderedGoal, Part, ground
-from envsuite.envs.virtualhome.homes.lower_bound import NEVER
+from envsuite.envs.virtualhome.homes.players.lower_bound import NEVER
+from envsuite.envs.virtualhome.homes.players.search import Node, ReducedSearch, SearchTooLong, relevant_keys
 from envsuite.envs.virtualhome.homes.rules import HomeRules
-from envsuite.envs.virtualhome.homes.search import Node, ReducedSearch, SearchTooLong, relevant_keys
 
 BUDGET = 2000
 """most states of a search for several parts"""

@@ -14,7 +14,7 @@ from envsuite.envs.virtualhome.engine import CLOSE, GRAB, STANDUP, WALK, HomeAct
 from envsuite.envs.virtualhome.home import Home, Thing
 from envsuite.envs.virtualhome.homes.conditions import GroundedGoal
 from envsuite.envs.virtualhome.homes.goals import GoalTracker, OrderedGoal
-from envsuite.envs.virtualhome.homes.lower_bound import NEVER, LowerBound
+from envsuite.envs.virtualhome.homes.players.lower_bound import NEVER, LowerBound
 from envsuite.envs.virtualhome.homes.rules import HomeRules
 
 Node = tuple[HomeState, int]
