@@ -23,7 +23,7 @@ from envsuite.envs.overcooked.foods import FOODS, normalise
 from envsuite.envs.overcooked.grid import STAY
 from envsuite.envs.overcooked.menu import LEVELS
 from envsuite.envs.overcooked.orders import picture, text
-from envsuite.envs.overcooked.orders.generator import DrawSettings, draw_game
+from envsuite.envs.overcooked.orders.generator import KitchenSettings, draw_game
 from envsuite.envs.overcooked.orders.planner import Follower, greedy_follower, planner
 from envsuite.envs.overcooked.orders.rules import Durations, OrderGame, State
 from envsuite.envs.overcooked.orders.work import Estimator, open_dishes
@@ -75,8 +75,8 @@ class OrdersEnv(TextEnv):
         if knobs.items > knobs.foods:
             raise UsageError(f"An order of {knobs.items} foods needs as many kinds, not {knobs.foods}: set foods.")
         durations = Durations(knobs.chops, knobs.cooking, knobs.burning)
-        shared = {name: getattr(knobs, name) for name in DrawSettings._fields if name != "durations"}
-        self.draw_settings = DrawSettings(durations=durations, **shared)
+        shared = {name: getattr(knobs, name) for name in KitchenSettings._fields if name != "durations"}
+        self.draw_settings = KitchenSettings(durations=durations, **shared)
         self.instructions = text.instructions(durations, knobs.changes)
         self._seed = -1
 

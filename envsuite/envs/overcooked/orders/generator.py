@@ -61,7 +61,7 @@ class DrawnGame(NamedTuple):
     plan_after_change: tuple[int, ...] = ()
 
 
-class DrawSettings(NamedTuple):
+class KitchenSettings(NamedTuple):
     """Knobs that decide what is drawn."""
 
     size: int
@@ -95,7 +95,7 @@ def split_of(rows: list[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def draw_game(settings: DrawSettings, seed: int) -> DrawnGame:
+def draw_game(settings: KitchenSettings, seed: int) -> DrawnGame:
     """Draws the game of a seed. Raises UsageError if no kitchen in MAX_DRAWS draws is kept."""
     rng = np.random.default_rng([seed, 1, settings.size, settings.orders, settings.items])
     split = split_of_seed(seed)
@@ -126,7 +126,7 @@ def draw_game(settings: DrawSettings, seed: int) -> DrawnGame:
 # ---- maps ----------------------------------------------------------------------------------------------------------
 
 
-def draw_kitchen(rng: np.random.Generator, settings: DrawSettings) -> Map | None:
+def draw_kitchen(rng: np.random.Generator, settings: KitchenSettings) -> Map | None:
     """Draws a map, or returns None if the drawn floor is too small."""
     letters = list(FOODS.values())
     kinds = [letters[i] for i in rng.permutation(len(letters))[: settings.foods].tolist()]
@@ -166,7 +166,7 @@ def _largest_room(cells: set[int], size: int) -> set[int]:
     return best
 
 
-def draw_dishes(rng: np.random.Generator, settings: DrawSettings, foods: int) -> list[Dish]:
+def draw_dishes(rng: np.random.Generator, settings: KitchenSettings, foods: int) -> list[Dish]:
     """Draws the dish of each order: up to `items` foods, each chopped or, with a stove, grilled."""
     dishes: list[Dish] = []
     while len(dishes) < settings.orders:
@@ -183,7 +183,7 @@ def draw_dishes(rng: np.random.Generator, settings: DrawSettings, foods: int) ->
 
 
 def kept_game(
-    rng: np.random.Generator, kitchen: OrderKitchen, dishes: list[Dish], settings: DrawSettings
+    rng: np.random.Generator, kitchen: OrderKitchen, dishes: list[Dish], settings: KitchenSettings
 ) -> DrawnGame | None:
     """Returns the game with deadlines that the plan meets and scripted cooks miss, or None.
 
@@ -209,7 +209,7 @@ def kept_game(
     return None if won_by_script(drawn.game) else drawn
 
 
-def with_change(rng: np.random.Generator, drawn: DrawnGame, settings: DrawSettings) -> DrawnGame | None:
+def with_change(rng: np.random.Generator, drawn: DrawnGame, settings: KitchenSettings) -> DrawnGame | None:
     """Returns the game with an order that is replaced while the plan works on it or before, or None.
 
     The other orders keep their deadlines. The cook of the plan does not foresee the change: it plans anew from where it
