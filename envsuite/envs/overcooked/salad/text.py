@@ -1,7 +1,8 @@
 """Texts of the salad kitchens: observations as facts and sentences, offered commands, and their parsing.
 
 The facts, the labels of offered commands and their order are the published ones
-(docs/specs/overcooked.md, "Text and offers"); the sentences are our own. A published label can promise an effect that the macro-action does not have.
+(docs/specs/overcooked.md, "Text and offers"); the sentences are our own.
+A published label can promise an effect that the macro-action does not have.
 """
 
 from __future__ import annotations
