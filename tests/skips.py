@@ -34,8 +34,6 @@ NEEDS_GOLDEN = (
     "test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser",
     "test_the_gold_patch_resolves_and_the_empty_one_and_a_useless_one_do_not",
     "test_on_the_logs_of_real_instances_reports_agree",
-    "test_a_stand_in_plays_once_for_all_checkpoints_and_is_named_as_one",
-    "test_an_evaluation_that_fails_does_not_stop_the_others",
 )
 """Tests of data that we may not copy, skipped where ENVSUITE_SHARED has none; no other test may need it."""
 REFUSED_SKIP = 6

@@ -291,7 +291,7 @@ def test_success_on_the_last_step_of_the_cap_counts():
 
 def test_only_local_levels_offer_shaped_rewards():
     with pytest.raises(UsageError, match="no shaped reward"):
-        build("easy", reward_mode=RewardMode.SHAPED)
+        build("medium", reward_mode=RewardMode.SHAPED)
     build("mixed", reward_mode=RewardMode.SHAPED)
 
 
@@ -300,7 +300,7 @@ def test_only_local_levels_offer_shaped_rewards():
 
 def test_an_unknown_level_suggests_the_nearest_name():
     with pytest.raises(BadKnob, match="Did you mean 'GoToLocal'"):
-        build("easy", level="gotolocl")
+        build("medium", level="gotolocl")
 
 
 @pytest.mark.parametrize(

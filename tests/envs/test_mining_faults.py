@@ -81,10 +81,10 @@ def test_a_reason_advises_no_flag_of_another_command(tmp_path):
 
 
 def test_an_interrupted_command_says_what_it_keeps(monkeypatch, capsys):
-    def interrupted(argv):
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "_main", interrupted)
+    monkeypatch.setattr(mining, "mine", interrupted)
     with pytest.raises(SystemExit) as ended:
         command.main(["mine", "tiny"])
     assert ended.value.code == 130

@@ -16,7 +16,7 @@ SEED = 50023  # its "keycard" and "type X keycard" lie side by side
 @pytest.fixture(scope="module")
 def pair():
     """Yields the same task in the native engine and in the interpreter."""
-    both = [registry.build("TextWorld-medium-v0", "dense", engine=engine) for engine in ("auto", "interpreter")]
+    both = [registry.build("TextWorld-w4-o6-q8-v0", "dense", engine=engine) for engine in ("auto", "interpreter")]
     yield both
     for env in both:
         env.close()

@@ -1,6 +1,5 @@
 """Packages created by envsuite new pass their own tests and every check."""
 
-import json
 import os
 import subprocess
 import sys
@@ -29,11 +28,8 @@ def test_a_new_package_passes_its_own_tests_and_every_check(tmp_path, capsys):
     assert tests.returncode == 0 and "5 passed" in tests.stdout, tests.stdout
     checks = python(
         folder, "harness", "check", "LightsOut-hard", "--module", "lights_out", "--seconds", "1", "--seeds", "2",
-        "--certificate", tmp_path / "certificate.json",
     )  # fmt: skip
     assert checks.returncode == 0, checks.stdout + checks.stderr
-    certificate = json.loads((tmp_path / "certificate.json").read_text())
-    assert certificate["target"] == "LightsOut-hard-v0" and certificate["verdict"] == "pass"
     played = python(
         folder, "harness.cli.eval", "-m", "expert", "-e", "lightsout", "--module", "lights_out", "-n", "3",
         "--baselines", "none", "-o", tmp_path / "runs",

@@ -99,7 +99,7 @@ def test_without_torch_training_is_one_line(tmp_path, words):
 
 
 def test_without_textworld_alfworlds_stock_engine_names_its_extra_and_the_native_one_plays(tmp_path):
-    stock = ("-m", "random", "-e", "alfworld-generated-easy-v1", "--set", "engine=textworld", "-n", "1")
+    stock = ("-m", "random", "-e", "ALFWorld-generated-v0", "--set", "engine=textworld", "-n", "1")
     done = command("harness.cli.eval", *stock, "--num-workers", "0", cwd=tmp_path, hidden=["textworld"])
     assert done.returncode == 2 and "envsuite[alfworld-stock]" in done.stderr, done.stderr
     native = ("-m", "expert", "-e", "alfworld-generated-easy", "-n", "1", "--json")
