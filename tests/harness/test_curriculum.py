@@ -10,10 +10,7 @@ from envsuite.envs.alfworld.ladder import LADDER
 from envsuite.errors import UnknownTask, UsageError
 from harness.stats.curriculum import LEVELS, Curriculum, task_ladder
 
-LADDERS = (
-    *("alfworld-generated", "babyai", "datascicoding", "datascicoding-generated", "overcooked", "swegym"),
-    *("textworld", "virtualhome", "virtualhome-pair"),
-)
+LADDERS = sorted(name.removesuffix("-easy-v0").lower() for name, task in registry.TASKS.items() if task.level == "easy")
 
 
 def play(curriculum, games, wins):

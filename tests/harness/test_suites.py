@@ -67,8 +67,9 @@ def test_a_suite_is_played_under_its_published_prompt_and_under_no_other(name):
         under_suite({"protocol": "react"}, "quick")
 
 
-def test_quick_plays_every_family():
-    assert {task.family for task in suites.tasks("quick")} == set(envs.FAMILIES)
+def test_quick_plays_all_seven_families_of_the_papers():
+    played = {task.family for task in suites.tasks("quick")}
+    assert len(played) == 7 and played <= set(envs.FAMILIES)
 
 
 def test_quick_plays_two_episodes_per_model_and_twenty_per_baseline():
