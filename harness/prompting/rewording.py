@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 from envsuite.errors import UsageError
 from envsuite.tools import Tool
@@ -43,7 +44,7 @@ def _swap(pairs: dict[str, str]) -> Callable[[str], str]:
             return replacement.upper()
         return replacement.capitalize() if word[0].isupper() else replacement
 
-    return lambda text: pattern.sub(reword, text)
+    return lru_cache(maxsize=4096)(lambda text: pattern.sub(reword, text))  # every prompt shows earlier texts again
 
 
 WORDINGS: dict[str, Callable[[str], str]] = {
