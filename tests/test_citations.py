@@ -12,7 +12,9 @@ FOLDERS = ("envsuite", "harness", "baselines", "benchmarks", "tests")
 
 
 def citations():
-    listed = subprocess.run(["git", "ls-files", *FOLDERS], capture_output=True, text=True, cwd=ROOT, check=True)
+    listed = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", *FOLDERS], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     for name in listed.stdout.splitlines():
         if name.endswith((".py", ".toml")):
             for match in CITATION.finditer((ROOT / name).read_text()):

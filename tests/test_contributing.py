@@ -30,7 +30,9 @@ def checkout(tmp_path) -> Path:
     """Returns a copy of the tracked files, in which a test may add files."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: git clone the repository")
-    for name in subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True).stdout.split("\0"):
+    for name in subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split("\0"):
         if name and (ROOT / name).is_file():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)

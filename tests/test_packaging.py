@@ -21,7 +21,9 @@ BUILD = "from setuptools import build_meta; print(build_meta.build_sdist('dist')
 def tracked() -> list[str]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: git clone the repository")
-    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True)
+    listed = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 

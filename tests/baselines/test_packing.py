@@ -56,7 +56,8 @@ def results(lm, rows, **settings):
 
 def check_equal(mine, expected):
     for one, other in zip(mine, expected, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-9)
+        size = max(10.0, float(other.abs().max()))  # transformers rounds in float32, each processor in its own way
+        torch.testing.assert_close(one, other, atol=1e-7 * size, rtol=1e-9)
     assert expected[-1].norm() > 1
 
 
