@@ -84,12 +84,13 @@ def test_a_family_made_by_its_table_passes_the_tests_of_all_families(checkout):
     source = (
         scaffold.substitute(title="Lamps", class_name="Lamps", package="lamps").partition("\n\nfor level")[0] + "\n"
     )
-    folder = "envsuite/envs/lamps"
+    family = "lamps"
+    folder = f"envsuite/envs/{family}"
     files = {
         f"{folder}/__init__.py": '"""Lamps in a dark corridor."""\n',
         f"{folder}/env.py": source.replace("TextEnv, register", "TextEnv").replace("Outcome, Task, ", "Outcome, "),
         f"{folder}/menu.py": MENU,
-        "docs/envs/lamps.md": "# Lamps\n\n`Lamps-easy-v0`: a corridor with a lamp to light.\n",
+        f"docs/envs/{family}.md": "# Lamps\n\n`Lamps-easy-v0`: a corridor with a lamp to light.\n",
     }
     write(checkout, files, [path.replace("NAME", "lamps") for path in listed("Add an environment")])
     run(checkout, *FAMILY_TESTS, "tests/test_every_task.py", "-k", "lamps or ladder or quick or user or budgets")
